@@ -1,8 +1,9 @@
 /*
  * Packed-weight kernels: pack, unpack, matrix times int8 activations, and their registry.
  *
- * Layouts and formulas: elq_layout.h. The scalar implementation (elq_ref.c) is the definition; every other
- * implementation returns the same bits. No function here allocates, prints or keeps state.
+ * Layouts and formulas: elq_layout.h. The scalar implementation (elq_ref.c) is the definition;
+ * every other implementation returns the same bits. No function here allocates, prints or keeps
+ * state.
  */
 #ifndef ELQ_KERNELS_H
 #define ELQ_KERNELS_H
@@ -28,19 +29,20 @@ typedef struct elq_matrix {
   uint32_t group; /* columns per group; padded_cols when one group per row */
   uint32_t n_groups;
   uint32_t n_kept;
-  uint64_t panel_bytes;
+  uint64_t panel_bytes; /* of one panel */
   const uint8_t* panels;
   const uint16_t* kept_index; /* n_kept */
   const float* kept_scale;    /* n_kept */
   const int8_t* kept_value;   /* n_kept x padded_rows, column by column */
 } elq_matrix;
 
-/* Fills every size field from rows, cols, bits, scale_mode, z2, group (0 = row) and n_kept; pointers become NULL.
- * Returns 0, or -1 when a value is outside the closed lists of elq_layout.h. */
+/* Fills every size field from rows, cols, bits, scale_mode, z2, group (0 = row) and n_kept;
+ * pointers become NULL. Returns 0, or -1 when a value is outside the closed lists of elq_layout.h.
+ */
 int elq_matrix_init(elq_matrix* m, uint32_t rows, uint32_t cols, uint32_t bits, uint32_t scale_mode,
                     uint32_t z2, uint32_t group, uint32_t n_kept);
 
-/* Bytes of the panels, the offset of the kept columns, and both together (the record's `bytes`). */
+/* Bytes of all panels, the offset of the kept columns, and both together (the record's `bytes`). */
 uint64_t elq_matrix_panel_bytes(const elq_matrix* m);
 uint64_t elq_matrix_kept_offset(const elq_matrix* m);
 uint64_t elq_matrix_bytes(const elq_matrix* m);
@@ -50,9 +52,9 @@ void elq_matrix_bind(elq_matrix* m, const uint8_t* bytes);
 
 /* What goes into a packed matrix; row-major, unpadded. Unused arrays are NULL. */
 typedef struct elq_pack_source {
-  const uint8_t* codes;      /* rows x cols, one code per byte; codes of kept columns are ignored */
-  const float* row_scales;   /* rows (ROW, U8): half scales */
-  const uint8_t* u8_scales;  /* rows x n_groups (U8) */
+  const uint8_t* codes;     /* rows x cols, one code per byte; codes of kept columns are ignored */
+  const float* row_scales;  /* rows (ROW, U8): half scales */
+  const uint8_t* u8_scales; /* rows x n_groups (U8) */
   const uint16_t* f16_scales; /* rows x n_groups (F16): half scales */
   const uint16_t* kept_index;
   const float* kept_scale;
@@ -70,18 +72,19 @@ void elq_dequantize_row(const elq_matrix* m, uint32_t row, float* out);
 
 /* One token's activations as the kernels take them. */
 typedef struct elq_activations {
-  const int8_t* values;  /* padded_cols; 0 at pad and kept columns */
-  const int32_t* sums;   /* n_groups: sum of the group's values */
+  const int8_t* values; /* padded_cols; 0 at pad and kept columns */
+  const int32_t* sums;  /* n_groups: sum of the group's values */
   float scale;
-  const float* kept;     /* n_kept: the float activations of the kept columns */
+  const float* kept; /* n_kept: the float activations of the kept columns */
 } elq_activations;
 
 /*
- * Quantizes one token for matrix m: kept columns leave the vector, amax over the rest (0 when empty),
- * inv = 127 / amax (IEEE division; 0 when amax is 0), value = round-half-even(x * inv) clamped to +-127,
- * scale = amax / 127.
+ * Quantizes one token for matrix m: kept columns leave the vector, amax over the rest (0 when
+ * empty), inv = 127 / amax (IEEE division; 0 when amax is 0), value = round-half-even(x * inv)
+ * clamped to +-127, scale = amax / 127. An amax so small that 127 / amax overflows counts as 0.
  * Shapes   x: cols. values: padded_cols. sums: n_groups. kept: n_kept.
- * Range    x finite; non-finite input gives scale NaN and values 0 (the caller's logits become NaN, visibly).
+ * Range    x finite; non-finite input gives scale NaN and values 0 (the caller's logits become NaN,
+ * visibly).
  */
 void elq_quantize_activations(const elq_matrix* m, const float* x, int8_t* values, int32_t* sums,
                               float* kept, float* scale);
@@ -99,18 +102,20 @@ typedef void elq_matmul_fn(const elq_matrix* m, const elq_activations* tokens, u
                            uint32_t first_panel, uint32_t last_panel, float* y, size_t y_stride);
 
 /* Float helpers with a fixed order of summation, the same bits on every implementation:
- * 16 lanes, lane l sums elements l, l+16, ... ascending (multiply, then add), then the tree
- * (l, l+8), (l, l+4), (l, l+2), (l, l+1). Elements past the last multiple of 16 go to lanes 0, 1, ... */
+ * 16 lanes, lane l starts at 0 and sums elements l, l+16, ... ascending (multiply, then add), then
+ * the tree (l, l+8), (l, l+4), (l, l+2), (l, l+1). Elements past the last multiple of 16 go to
+ * lanes 0, 1, ... */
 typedef float elq_dot_f32_fn(const float* a, const float* b, size_t n);
 /* y[i] += s * x[i], multiply then add. */
 typedef void elq_axpy_f32_fn(float s, const float* x, float* y, size_t n);
 
 typedef struct elq_impl {
-  const char* name; /* "scalar", "avx2", "avx512vnni" */
+  const char* name;       /* "scalar", "avx2", "avx512vnni" */
   int (*supported)(void); /* does this CPU have it */
   elq_matmul_fn* matmul;
   elq_dot_f32_fn* dot_f32;
   elq_axpy_f32_fn* axpy_f32;
+  const struct elq_float_ops* floats; /* the runtime's own float work, elq_internal.h */
 } elq_impl;
 
 /* All compiled implementations, slowest first; scalar is always there. */
