@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "model/data_options.h"
+#include "quantize/plan.h"
+
+namespace elastiq {
+
+struct QuantizeOptions {
+  std::filesystem::path model;
+  std::filesystem::path stats;  ///< Statistics folder; may be empty for RTN (equal importance).
+  std::filesystem::path out;
+  enum class Method { kRtn, kGptq } method = Method::kRtn;
+  std::string scheme = "seq2-g64-u8-k8";
+  std::vector<QuantRule> rules;
+  DataOptions data;       ///< GPTQ propagates these windows through the quantized prefix.
+  double damping = 0.05;  ///< Of the mean diagonal; raised tenfold up to damping_steps times.
+  int damping_steps = 4;
+  enum class Fallback {
+    kRtn,
+    kForbidden
+  } fallback = Fallback::kRtn;  ///< When no damping makes H definite.
+  int threads = 2;
+};
+
+/// Plan of a checkpoint from its headers (no LibTorch).
+Result<std::vector<PlanEntry>> plan_quantize(const std::filesystem::path& model,
+                                             const std::string& scheme,
+                                             const std::vector<QuantRule>& rules);
+
+/// The stage: checkpoint + statistics -> quantized checkpoint folder. Returns stage.json's content.
+Result<Json> run_quantize(const QuantizeOptions& options);
+
+}  // namespace elastiq
