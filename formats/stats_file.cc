@@ -1,0 +1,1 @@
+#include "formats/stats_file.h"
