@@ -206,6 +206,7 @@ elq_status elq_selftest(const elq_model* model, const elq_impl* impl, elq_error_
   if (model == NULL) return elq_refuse(info, ELQ_ERR_ARGUMENT, "model", 0);
   if (impl == NULL) impl = elq_impl_best();
   kat_view view;
+  memset(&view, 0, sizeof view);
   elq_status status = view_section(model, &view, info);
   if (status == ELQ_OK) status = check_matrices(model, &view, impl, info);
   if (status != ELQ_OK || view.header.n_tokens == 0) return status;
