@@ -46,9 +46,13 @@ const CodeRow& row(ErrorCode code) {
 
 }  // namespace
 
-const char* code_name(ErrorCode code) { return row(code).name; }
+const char* code_name(ErrorCode code) {
+  return row(code).name;
+}
 
-int exit_status(const Error& error) { return row(error.code).exit_status; }
+int exit_status(const Error& error) {
+  return row(error.code).exit_status;
+}
 
 std::string to_string(const Error& error) {
   std::string text = "E-" + std::to_string(static_cast<int>(error.code)) + " ";

@@ -25,7 +25,9 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   if (descriptor < 0) return io_error(path, "cannot open");
   MappedFile file;
   file.path_ = path;
+
   struct stat status {};
+
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     return Error{ErrorCode::kIo, path.string(), "not a regular file", 0};
@@ -65,7 +67,8 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   AtomicFile file;
   file.path_ = path;
   file.temporary_ = path.string() + ".tmp-" + std::to_string(::getpid());
-  file.descriptor_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  file.descriptor_ =
+      ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file.descriptor_ < 0) return io_error(path, "cannot create");
   return file;
 }
@@ -118,10 +121,10 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::uint6
   ELQ_TRY(file, MappedFile::open(path));
   const auto bytes = file.bytes();
   if (bytes.size() > max_bytes) {
-    return Error{ErrorCode::kLimitExceeded, path.string(),
-                 "file has " + std::to_string(bytes.size()) + " bytes, at most " +
-                     std::to_string(max_bytes),
-                 0};
+    return Error{
+        ErrorCode::kLimitExceeded, path.string(),
+        "file has " + std::to_string(bytes.size()) + " bytes, at most " + std::to_string(max_bytes),
+        0};
   }
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
@@ -147,7 +150,8 @@ std::size_t find_invalid_utf8(std::string_view text) {
     }
     const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
     if (first < 0xC2 || first > 0xF4 || i + length > text.size()) return i;
-    // The second byte's range excludes overlong forms, surrogates and values past U+10FFFF (RFC 3629).
+    // The second byte's range excludes overlong forms, surrogates and values past U+10FFFF (RFC
+    // 3629).
     const unsigned char low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
     const unsigned char high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
     if (byte(i + 1) < low || byte(i + 1) > high) return i;

@@ -9,7 +9,8 @@ float f16_to_f32(std::uint16_t bits) {
   const std::uint32_t exponent = (bits >> 10) & 0x1fu;
   std::uint32_t mantissa = bits & 0x3ffu;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   // Subnormal: mantissa * 2^-24, exact in float.
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
   return sign != 0 ? -magnitude : magnitude;
@@ -22,7 +23,8 @@ std::uint16_t f32_to_f16(float value) {
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // >= 65520
   if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 0.5 aligns the last half bit with the last float bit, and the addition rounds to even.
+    // Below 2^-14: adding 0.5 aligns the last half bit with the last float bit, and the addition
+    // rounds to even.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
   }
@@ -69,8 +71,7 @@ Status narrow_from_f32(DType type, std::span<const float> values, std::span<std:
                  "a weight is F32, F16 or BF16", 0};
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint16_t half =
-        type == DType::kF16 ? f32_to_f16(values[i]) : f32_to_bf16(values[i]);
+    const std::uint16_t half = type == DType::kF16 ? f32_to_f16(values[i]) : f32_to_bf16(values[i]);
     std::memcpy(out.data() + 2 * i, &half, 2);
   }
   return ok_status();

@@ -27,6 +27,7 @@ class Progress {
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_;
   std::uint64_t last_percent_ = 0;
+  std::uint64_t done_ = 0;
 };
 
 }  // namespace elastiq
