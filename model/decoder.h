@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,11 @@ enum class MatmulType { kF32, kBf16 };
 /// bf16 where the CPU has AVX512_BF16 or AMX, else f32.
 MatmulType default_matmul_type();
 
-/// Weights of a decoder by Hugging Face name; matrices [out, in], all float32. Missing head = tied.
+/// "f32" or "bf16".
+const char* matmul_type_name(MatmulType type);
+
+/// Weights of a decoder by Hugging Face name (tensor_name()); matrices [out, in], all float32.
+/// Missing head = tied.
 using Weights = std::map<std::string, torch::Tensor>;
 
 Result<Weights> load_weights(const ModelTensors& tensors);
@@ -30,15 +35,33 @@ Result<Weights> load_weights(const ModelTensors& tensors);
 /// Dequantized weights of a quantized checkpoint folder.
 Result<Weights> load_weights(const QuantizedCheckpoint& checkpoint);
 
+/// Every tensor that the decoder of this config reads is there with its shape; biases and the head
+/// may be absent. Errors kMissing, kInconsistent, with `subject` and the tensor's name.
+Status check_weights(const ModelConfig& config, const Weights& weights, const std::string& subject);
+
 /// Called with the input of a linear group: key as input_key() ("layers.3.attn_in", ...,
 /// "head_in"), x [tokens, columns].
 using Tap = std::function<void(const std::string& key, const torch::Tensor& x)>;
 
-/// Llama-family decoder over float32 weights. Stateless: all functions are pure in weights and
-/// input and build an autograd graph when gradients are on.
+/// Matrices whose inputs are rounded to int8 per token as the C runtime does, by tensor name, each
+/// with its kept columns (ascending), which stay float.
+using Int8Inputs = std::map<std::string, std::vector<std::uint16_t>>;
+
+/// The quantized matrices of a checkpoint; a tied head is listed under the embedding's name.
+Int8Inputs int8_inputs(const QuantizedCheckpoint& checkpoint);
+
+/// elq_quantize_activations followed by the multiplication with the scale, for x [tokens, columns].
+/// The gradient is that of the identity (straight-through).
+torch::Tensor round_activations(const torch::Tensor& x, std::span<const std::uint16_t> kept);
+
+/// Llama-family decoder over float32 weights that passed check_weights. Stateless: all functions
+/// are pure in weights and input and build an autograd graph when gradients are on.
 class Decoder {
  public:
   Decoder(ModelConfig config, MatmulType type);
+  /// The same with int8 inputs emulated: what a package of these weights computes, up to float
+  /// rounding.
+  Decoder(ModelConfig config, MatmulType type, Int8Inputs int8);
 
   /// ids [batch, length] int64 -> hidden [batch, length, hidden].
   torch::Tensor embed(const Weights& weights, const torch::Tensor& ids) const;
@@ -47,7 +70,7 @@ class Decoder {
                       const Tap& tap) const;
   /// Final norm (tap "head_in").
   torch::Tensor final_norm(const Weights& weights, const torch::Tensor& x, const Tap& tap) const;
-  /// Logits of normalised states.
+  /// Logits of normalised states [..., hidden] -> [..., vocab].
   torch::Tensor head(const Weights& weights, const torch::Tensor& normalised) const;
   /// All of it: ids [batch, length] -> logits [batch, length, vocab].
   torch::Tensor forward(const Weights& weights, const torch::Tensor& ids, const Tap& tap) const;
@@ -57,10 +80,15 @@ class Decoder {
  private:
   torch::Tensor linear(const Weights& weights, std::uint32_t role, std::int64_t layer,
                        const torch::Tensor& x) const;
+  torch::Tensor norm(const Weights& weights, std::uint32_t role, std::int64_t layer,
+                     const torch::Tensor& x) const;
+  torch::Tensor attention(const torch::Tensor& q, const torch::Tensor& k,
+                          const torch::Tensor& v) const;
 
   ModelConfig config_;
   MatmulType type_;
-  torch::Tensor inverse_frequencies_;
+  Int8Inputs int8_;
+  torch::Tensor inverse_frequencies_;  ///< [head_dim / 2], float64.
 };
 
 }  // namespace elastiq
