@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <new>
 #include <span>
 #include <string>
 #include <variant>
@@ -14,6 +15,27 @@
 
 namespace elastiq {
 
+/// Allocates at 64-byte boundaries, which is what the C runtime asks of an image.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlign{64};
+
+  LineAllocator() = default;
+
+  template <class U>
+  LineAllocator(const LineAllocator<U>&) {}  // NOLINT(google-explicit-constructor)
+
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlign)); }
+
+  void deallocate(T* p, std::size_t) { ::operator delete(p, kAlign); }
+
+  friend bool operator==(LineAllocator, LineAllocator) { return true; }
+};
+
+/// Bytes whose first one is 64-byte aligned.
+using LineBytes = std::vector<std::byte, LineAllocator<std::byte>>;
+
 /// One section to write; bytes stay alive until the write returns.
 struct SectionToWrite {
   std::uint32_t type = 0;                         ///< elq_section_type
@@ -21,16 +43,16 @@ struct SectionToWrite {
   enum class Compression { kNone, kZstdIfSmaller } compression = Compression::kNone;
 };
 
-/// Deterministic, atomic. WGT sections are aligned to 64 KiB, others to 64 bytes.
-/// Errors  limits of elq_layout.h by name; kIo, kResources.
+/// Deterministic, atomic. WGT sections are aligned to 64 KiB, others to 64 bytes. META, TENS, STRT,
+/// KAT and SIGN are never compressed (the C runtime reads them in place).
+/// Errors  limits of elq_layout.h by name; kInvalidArgument for sections that a reader would
+///         refuse; kIo, kResources.
 Status write_package(const std::filesystem::path& path, const std::vector<SectionToWrite>& sections,
                      std::uint64_t security_version, std::uint64_t build_id);
 
-/// The same image in memory (for tests and for golden vectors before the file exists); 64-byte
-/// aligned start.
-Result<std::vector<std::byte>> package_image(const std::vector<SectionToWrite>& sections,
-                                             std::uint64_t security_version,
-                                             std::uint64_t build_id);
+/// The same image in memory (for tests and for golden vectors before the file exists).
+Result<LineBytes> package_image(const std::vector<SectionToWrite>& sections,
+                                std::uint64_t security_version, std::uint64_t build_id);
 
 using MetaValue = std::variant<std::uint64_t, double, std::string, std::vector<std::uint32_t>,
                                std::vector<float>>;
@@ -45,8 +67,9 @@ struct PackageTensor {
   elq_tensor_record record{};
 };
 
-/// An opened package: mapped, every rule of SPEC-package.md checked but the digests of section
-/// contents.
+/// An opened package: mapped, every rule of SPEC-package.md checked but the contents of weight and
+/// text sections, which verify() and section() check. META, TENS and STRT are checked with their
+/// digests.
 class Package {
  public:
   static Result<Package> open(const std::filesystem::path& path);
@@ -65,6 +88,9 @@ class Package {
   /// Raw (decompressed, length-checked, SHA-256-checked) bytes of the first section of this type.
   /// Errors  kMissing, kVerification.
   Result<std::vector<std::byte>> section(std::uint32_t type) const;
+
+  /// The same of the section with this index in toc().
+  Result<std::vector<std::byte>> section_at(std::size_t index) const;
 
   /// CRC and SHA-256 of every section, zero padding, closed formulas, code ranges (ternary code 3).
   /// Errors  kVerification with section, offset, found and expected.
