@@ -58,7 +58,8 @@ struct TensorToWrite {
   std::span<const std::byte> bytes;
 };
 
-/// Deterministic and atomic: sorted by name, header padded with spaces to 8 bytes.
+/// Deterministic and atomic: wider element types first (so that every tensor is aligned to its own
+/// type), then by name; header padded with spaces to 8 bytes.
 /// Errors  kDuplicate, kInconsistent (bytes do not match shape), kIo, kResources.
 Status write_safetensors(const std::filesystem::path& path, std::vector<TensorToWrite> tensors,
                          const std::map<std::string, std::string>& metadata);
