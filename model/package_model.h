@@ -14,6 +14,9 @@
 
 namespace elastiq {
 
+/// What a status of the C runtime means here. info may be NULL; its byte offset is in `subject`.
+Error runtime_error(elq_status status, const elq_error_info* info, const std::string& subject);
+
 /// A package opened in the C runtime with one session; zstd weight sections are inflated into
 /// memory first.
 class PackageModel {
