@@ -132,24 +132,54 @@ torch::Tensor Decoder::embed(const Weights& weights, const torch::Tensor& ids) c
   return torch::embedding(weights.at(tensor_name(ELQ_ROLE_EMBED, -1)), ids);
 }
 
+torch::Tensor Decoder::attn_in(const Weights& weights, std::int64_t layer,
+                               const torch::Tensor& x) const {
+  return norm(weights, ELQ_ROLE_ATTN_NORM, layer, x);
+}
+
+torch::Tensor Decoder::attn_out(const Weights& weights, std::int64_t layer,
+                                const torch::Tensor& attn_in) const {
+  const torch::Tensor q = linear(weights, ELQ_ROLE_Q, layer, attn_in);
+  const torch::Tensor k = linear(weights, ELQ_ROLE_K, layer, attn_in);
+  const torch::Tensor v = linear(weights, ELQ_ROLE_V, layer, attn_in);
+  return attention(q, k, v);
+}
+
+torch::Tensor Decoder::add_attention(const Weights& weights, std::int64_t layer,
+                                     const torch::Tensor& x, const torch::Tensor& attn_out) const {
+  return x + linear(weights, ELQ_ROLE_O, layer, attn_out);
+}
+
+torch::Tensor Decoder::mlp_in(const Weights& weights, std::int64_t layer,
+                              const torch::Tensor& middle) const {
+  return norm(weights, ELQ_ROLE_MLP_NORM, layer, middle);
+}
+
+torch::Tensor Decoder::mlp_out(const Weights& weights, std::int64_t layer,
+                               const torch::Tensor& mlp_in) const {
+  const torch::Tensor gate = linear(weights, ELQ_ROLE_GATE, layer, mlp_in);
+  const torch::Tensor up = linear(weights, ELQ_ROLE_UP, layer, mlp_in);
+  return torch::silu(gate) * up;
+}
+
+torch::Tensor Decoder::add_mlp(const Weights& weights, std::int64_t layer,
+                               const torch::Tensor& middle, const torch::Tensor& mlp_out) const {
+  return middle + linear(weights, ELQ_ROLE_DOWN, layer, mlp_out);
+}
+
 torch::Tensor Decoder::block(const Weights& weights, std::int64_t layer, const torch::Tensor& x,
                              const Tap& tap) const {
-  torch::Tensor in = norm(weights, ELQ_ROLE_ATTN_NORM, layer, x);
+  torch::Tensor in = attn_in(weights, layer, x);
   call(tap, ELQ_ROLE_Q, layer, in);
-  const torch::Tensor q = linear(weights, ELQ_ROLE_Q, layer, in);
-  const torch::Tensor k = linear(weights, ELQ_ROLE_K, layer, in);
-  const torch::Tensor v = linear(weights, ELQ_ROLE_V, layer, in);
-  const torch::Tensor attended = attention(q, k, v);
+  const torch::Tensor attended = attn_out(weights, layer, in);
   call(tap, ELQ_ROLE_O, layer, attended);
-  const torch::Tensor middle = x + linear(weights, ELQ_ROLE_O, layer, attended);
+  const torch::Tensor middle = add_attention(weights, layer, x, attended);
 
-  in = norm(weights, ELQ_ROLE_MLP_NORM, layer, middle);
+  in = mlp_in(weights, layer, middle);
   call(tap, ELQ_ROLE_GATE, layer, in);
-  const torch::Tensor gate = linear(weights, ELQ_ROLE_GATE, layer, in);
-  const torch::Tensor up = linear(weights, ELQ_ROLE_UP, layer, in);
-  const torch::Tensor inner = torch::silu(gate) * up;
+  const torch::Tensor inner = mlp_out(weights, layer, in);
   call(tap, ELQ_ROLE_DOWN, layer, inner);
-  return middle + linear(weights, ELQ_ROLE_DOWN, layer, inner);
+  return add_mlp(weights, layer, middle, inner);
 }
 
 torch::Tensor Decoder::final_norm(const Weights& weights, const torch::Tensor& x,

@@ -68,6 +68,19 @@ class Decoder {
   /// One block.
   torch::Tensor block(const Weights& weights, std::int64_t layer, const torch::Tensor& x,
                       const Tap& tap) const;
+  /// The stages of a block, for callers that change weights between them (GPTQ): block() is
+  /// attn_in, attn_out, add_attention, mlp_in, mlp_out, add_mlp. x and middle are residual states.
+  torch::Tensor attn_in(const Weights& weights, std::int64_t layer, const torch::Tensor& x) const;
+  torch::Tensor attn_out(const Weights& weights, std::int64_t layer,
+                         const torch::Tensor& attn_in) const;
+  torch::Tensor add_attention(const Weights& weights, std::int64_t layer, const torch::Tensor& x,
+                              const torch::Tensor& attn_out) const;
+  torch::Tensor mlp_in(const Weights& weights, std::int64_t layer,
+                       const torch::Tensor& middle) const;
+  torch::Tensor mlp_out(const Weights& weights, std::int64_t layer,
+                        const torch::Tensor& mlp_in) const;
+  torch::Tensor add_mlp(const Weights& weights, std::int64_t layer, const torch::Tensor& middle,
+                        const torch::Tensor& mlp_out) const;
   /// Final norm (tap "head_in").
   torch::Tensor final_norm(const Weights& weights, const torch::Tensor& x, const Tap& tap) const;
   /// Logits of normalised states [..., hidden] -> [..., vocab].
