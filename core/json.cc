@@ -135,11 +135,14 @@ class Builder {
     return true;
   }
 
+  /// Of the value that comes next.
   std::string pointer() const {
     std::string text;
     for (const Level& level : levels_) {
-      text +=
-          pointer_part(level.value->is_array() ? std::to_string(level.value->size()) : level.key);
+      // All but the innermost array already hold the element that is open.
+      const std::size_t open = &level == &levels_.back() ? 0 : 1;
+      text += pointer_part(level.value->is_array() ? std::to_string(level.value->size() - open)
+                                                   : level.key);
     }
     return text;
   }

@@ -135,8 +135,9 @@ Status check_scheme(const Scheme& scheme) {
   const bool known_mode = scheme.scale == ScaleMode::kRow || scheme.scale == ScaleMode::kU8 ||
                           scheme.scale == ScaleMode::kF16;
   if (!known_mode || (scheme.group == 0) != (scheme.scale == ScaleMode::kRow)) {
-    return refuse(subject,
-                  "group size 0 and one scale per row belong together; u8 and f16 need a group");
+    return refuse(
+        subject,
+        "one scale per row has no group size; allowed: row, or a group of columns with u8 or f16");
   }
   if (scheme.kept_columns < 0 || scheme.kept_columns > static_cast<int>(ELQ_MAX_KEPT_COLUMNS)) {
     return refuse(subject, std::to_string(scheme.kept_columns) + " kept columns; allowed: 0 to 64");
