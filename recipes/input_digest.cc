@@ -1,0 +1,51 @@
+#include "recipes/input_digest.h"
+
+#include <set>
+
+#include "core/digest.h"
+
+namespace elastiq {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::string> file_digest(const fs::path& path) {
+  ELQ_TRY(digest, sha256_file(path));
+  return to_hex(digest);
+}
+
+bool counts(const fs::path& file) {
+  const std::string suffix = file.extension().string();
+  const bool is_data =
+      suffix == ".json" || suffix == ".safetensors" || suffix == ".model" || suffix == ".elq";
+  return is_data && file.filename() != "stage.json";
+}
+
+Result<std::string> folder_digest(const fs::path& folder) {
+  std::set<fs::path> files;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    if (it->is_regular_file(failed) && counts(it->path())) files.insert(it->path());
+  }
+  if (failed) return Error{ErrorCode::kIo, folder.string(), failed.message()};
+  Sha256Hasher hasher;
+  for (const fs::path& file : files) {
+    ELQ_TRY(digest, file_digest(file));
+    hasher.update(file.filename().string() + '\0' + digest + '\n');
+  }
+  return to_hex(hasher.finish());
+}
+
+}  // namespace
+
+Result<std::string> DigestBook::of(const fs::path& path) {
+  const auto known = known_.find(path.string());
+  if (known != known_.end()) return known->second;
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  ELQ_TRY(digest, is_folder ? folder_digest(path) : file_digest(path));
+  known_[path.string()] = digest;
+  return digest;
+}
+
+}  // namespace elastiq
