@@ -54,6 +54,9 @@ Status write_package(const std::filesystem::path& path, const std::vector<Sectio
 Result<LineBytes> package_image(const std::vector<SectionToWrite>& sections,
                                 std::uint64_t security_version, std::uint64_t build_id);
 
+/// Bytes that this section would take in a file.
+Result<std::uint64_t> stored_bytes(const SectionToWrite& section);
+
 using MetaValue = std::variant<std::uint64_t, double, std::string, std::vector<std::uint32_t>,
                                std::vector<float>>;
 

@@ -181,6 +181,12 @@ Status write_package(const std::filesystem::path& path, const std::vector<Sectio
   return file.commit();
 }
 
+Result<std::uint64_t> stored_bytes(const SectionToWrite& section) {
+  const std::uint64_t raw = total_bytes(section.parts);
+  ELQ_TRY(compressed, compress(section, raw));
+  return compressed.empty() ? raw : compressed.size();
+}
+
 Result<LineBytes> package_image(const std::vector<SectionToWrite>& sections,
                                 std::uint64_t security_version, std::uint64_t build_id) {
   ELQ_TRY(layout, make_layout(sections, security_version, build_id));

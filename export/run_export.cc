@@ -1,0 +1,244 @@
+#include "export/run_export.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "core/digest.h"
+#include "core/file.h"
+#include "core/rng.h"
+#include "core/thread_pool.h"
+#include "export/emit_kernels.h"
+#include "export/manifest.h"
+#include "export/pack_model.h"
+#include "export/read_back.h"
+#include "export/strip.h"
+#include "formats/package.h"
+#include "kernels/elq_runtime.h"
+#include "model/model_digest.h"
+#include "model/package_model.h"
+#include "model/tokenizer.h"
+
+namespace elastiq {
+namespace fs = std::filesystem;
+
+namespace {
+
+// Golden vectors run one token at a time on the slowest device: enough positions to see rotary
+// angles and the cache, few enough to finish in seconds.
+constexpr std::uint32_t kPromptTokens = 16;
+constexpr std::uint64_t kPromptSeed = 0x656c7100;
+constexpr std::uint64_t kMaxTextBytes = std::uint64_t{256} << 20;
+
+using Compression = SectionToWrite::Compression;
+
+Status check_options(const ExportOptions& options) {
+  const bool clean = !options.name.empty() && options.name.size() <= 100 &&
+                     std::all_of(options.name.begin(), options.name.end(), [](char c) {
+                       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                              (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+                     });
+  if (clean && options.name[0] != '.') return ok_status();
+  return Error{ErrorCode::kInvalidArgument, "export name \"" + options.name + "\"",
+               "1 to 100 letters, digits, '-', '_' and '.', not beginning with '.'", 0};
+}
+
+// ---------------------------------------------------------------- texts that travel along
+
+struct Texts {
+  std::vector<std::byte> tokenizer;         ///< tokenizer.json; empty when there is none.
+  std::vector<std::byte> tokenizer_config;  ///< tokenizer_config.json
+  TokenFacts facts;
+};
+
+Result<std::vector<std::byte>> read_bytes(const fs::path& path) {
+  if (!fs::exists(path)) return std::vector<std::byte>{};
+  ELQ_TRY(file, MappedFile::open(path));
+  if (file.bytes().size() > kMaxTextBytes) {
+    return Error{ErrorCode::kLimitExceeded, path.string(),
+                 "has " + std::to_string(file.bytes().size()) + " bytes, at most " +
+                     std::to_string(kMaxTextBytes),
+                 0};
+  }
+  return std::vector<std::byte>(file.bytes().begin(), file.bytes().end());
+}
+
+/// A folder without a tokenizer exports too: then ids are the user's business.
+Result<Texts> read_texts(const fs::path& folder, const ModelConfig& config) {
+  Texts texts;
+  ELQ_TRY(json, read_bytes(folder / "tokenizer.json"));
+  ELQ_TRY(settings, read_bytes(folder / "tokenizer_config.json"));
+  texts.facts.bos = config.bos;
+  texts.facts.eos = config.eos.empty() ? -1 : config.eos.front();
+  if (!json.empty()) {
+    ELQ_TRY(tokenizer, Tokenizer::open(folder));
+    if (tokenizer.size() > static_cast<std::uint64_t>(config.vocab)) {
+      return Error{ErrorCode::kInconsistent, (folder / "tokenizer.json").string(),
+                   "has ids up to " + std::to_string(tokenizer.size() - 1) +
+                       ", the embedding has " + std::to_string(config.vocab) + " rows",
+                   0};
+    }
+    if (tokenizer.bos() >= 0) texts.facts.bos = tokenizer.bos();
+    if (texts.facts.eos < 0) texts.facts.eos = tokenizer.eos();
+    const bool adds = tokenizer.add_bos() && texts.facts.bos >= 0;
+    texts.facts.add_bos = adds ? TokenFacts::AddBos::kYes : TokenFacts::AddBos::kNo;
+  }
+  texts.tokenizer = std::move(json);
+  texts.tokenizer_config = std::move(settings);
+  return texts;
+}
+
+// ---------------------------------------------------------------- golden vectors
+
+std::vector<std::uint32_t> prompt(const ModelConfig& config, const TokenFacts& facts) {
+  Rng rng(kPromptSeed);
+  const auto n =
+      std::min<std::uint64_t>(kPromptTokens, static_cast<std::uint64_t>(config.max_positions));
+  std::vector<std::uint32_t> tokens(n);
+  for (std::uint32_t& token : tokens) {
+    token = static_cast<std::uint32_t>(rng.below(static_cast<std::uint64_t>(config.vocab)));
+  }
+  if (facts.bos >= 0) tokens.front() = static_cast<std::uint32_t>(facts.bos);
+  return tokens;
+}
+
+/// Opens the package that is about to be written, without its golden vectors, and makes them.
+Result<std::vector<std::byte>> golden_vectors(const PackedModel& packed,
+                                              const std::vector<std::uint32_t>& tokens) {
+  ELQ_TRY(image, package_image(packed.sections(Compression::kNone), 0, 0));
+  elq_error_info info{"", 0};
+  elq_model* model = nullptr;
+  elq_status status = elq_model_open(image.data(), image.size(), &model, &info);
+  if (status != ELQ_OK) return runtime_error(status, &info, "the package in memory");
+  const auto n = static_cast<std::uint32_t>(tokens.size());
+  std::vector<std::byte> bytes(elq_kat_bytes(model, n));
+  status = elq_kat_write(model, tokens.data(), n, reinterpret_cast<std::uint8_t*>(bytes.data()));
+  elq_model_close(model);
+  if (status != ELQ_OK) return runtime_error(status, nullptr, "golden vectors");
+  return bytes;
+}
+
+// ---------------------------------------------------------------- the stage
+
+Json provenance(const ExportOptions& options, const ExportSource& source, const PackedModel& model,
+                const std::string& source_digest) {
+  Json document;
+  document["format"] = "elastiq.provenance/1";
+  document["tool"] = std::string("elastiq ") + ELASTIQ_VERSION;
+  document["model_digest"] = source_digest;
+  document["recipe"] = options.provenance;
+  document["quantization"] = source.info;
+  document["stripped"] = stripped_json(source);
+  document["aliased"] = aliased_json(model);
+  return document;
+}
+
+/// First 8 bytes of the SHA-256 of the resolved recipe, or 0.
+std::uint64_t build_id(const Json& recipe) {
+  if (recipe.is_null()) return 0;
+  const Sha256 digest = sha256(dump_json(recipe));
+  std::uint64_t id = 0;
+  std::memcpy(&id, digest.data(), sizeof id);
+  return id;
+}
+
+/// A file under a name that nobody takes for the result; removed unless it is renamed.
+class Draft {
+ public:
+  explicit Draft(fs::path path) : path_(std::move(path)) {}
+
+  ~Draft() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove(path_, ignored);
+  }
+
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+  Status rename_to(const fs::path& final_name) {
+    std::error_code error;
+    fs::rename(path_, final_name, error);
+    if (error) {
+      return Error{ErrorCode::kIo, final_name.string(), "cannot rename: " + error.message(), 0};
+    }
+    path_.clear();
+    return ok_status();
+  }
+
+ private:
+  fs::path path_;
+};
+
+Result<std::uint64_t> zstd_bytes(const PackedModel& model, ThreadPool& pool) {
+  std::vector<SectionToWrite> sections = model.sections(Compression::kZstdIfSmaller);
+  sections.erase(sections.begin(), sections.begin() + 3);  // META, TENS, STRT
+  std::vector<std::optional<Result<std::uint64_t>>> sizes(sections.size());
+  pool.run(sections.size(), [&](std::size_t i) { sizes[i] = stored_bytes(sections[i]); });
+  std::uint64_t total = 0;
+  for (const auto& size : sizes) {
+    if (!size->ok()) return size->error();
+    total += size->value();
+  }
+  return total;
+}
+
+Status make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) return ok_status();
+  const bool full = error == std::errc::no_space_on_device;
+  return Error{full ? ErrorCode::kResources : ErrorCode::kIo, folder.string(),
+               "cannot create: " + error.message(), 0};
+}
+
+Status write_draft(const fs::path& path, const ExportOptions& options, const PackedModel& model,
+                   const Texts& texts, std::span<const std::byte> kat, const std::string& prov) {
+  const Compression weights = options.weights == ExportOptions::Weights::kZstd
+                                  ? Compression::kZstdIfSmaller
+                                  : Compression::kNone;
+  std::vector<SectionToWrite> sections = model.sections(weights);
+  const auto add_text = [&](std::uint32_t type, std::span<const std::byte> bytes) {
+    if (!bytes.empty()) sections.push_back({type, {bytes}, Compression::kZstdIfSmaller});
+  };
+  add_text(ELQ_SECTION_TOKZ, texts.tokenizer);
+  add_text(ELQ_SECTION_TMPL, texts.tokenizer_config);
+  sections.push_back({ELQ_SECTION_KAT, {kat}, Compression::kNone});
+  add_text(ELQ_SECTION_PROV, std::as_bytes(std::span(prov.data(), prov.size())));
+  return write_package(path, sections, 0, build_id(options.provenance));
+}
+
+}  // namespace
+
+Result<Json> run_export(const ExportOptions& options) {
+  ELQ_CHECK(check_options(options));
+  ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  ELQ_TRY(source, read_export_source(options.model));
+  ELQ_TRY(texts, read_texts(options.model, source.config));
+  ELQ_TRY(source_digest, model_digest(options.model));
+  ELQ_TRY(model, pack_model(source, texts.facts, options.name, pool));
+  ELQ_TRY(kat, golden_vectors(model, prompt(source.config, texts.facts)));
+
+  const std::string file_name = options.name + ".elq";
+  const fs::path final_name = options.out / file_name;
+  const std::string prov = dump_json(provenance(options, source, model, source_digest));
+  ELQ_CHECK(make_folder(options.out));
+  Draft draft(options.out / ("." + file_name + ".unverified"));
+  ELQ_CHECK(write_draft(draft.path(), options, model, texts, kat, prov));
+  ELQ_CHECK(read_back(draft.path(), source, model, pool));
+  ELQ_CHECK(emit_kernels(options.out / "kernels", file_name));
+
+  ELQ_TRY(package, Package::open(draft.path()));
+  ManifestInput input{source, model, package, file_name, {{"model", source_digest}}, 0};
+  ELQ_TRY(zstd, zstd_bytes(model, pool));
+  input.zstd_weight_bytes = zstd;
+  Json manifest = make_manifest(input);
+  ELQ_CHECK(draft.rename_to(final_name));
+  ELQ_CHECK(write_file(options.out / "manifest.json", dump_json(manifest)));
+  return manifest;
+}
+
+}  // namespace elastiq
