@@ -1,0 +1,59 @@
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/program.h"
+#include "kernels/elq_kernels.h"
+#include "recipes/assemble_report.h"
+
+namespace elastiq {
+namespace {
+
+Json implementations() {
+  Json list = Json::array();
+  std::size_t n = 0;
+  const elq_impl* const* impls = elq_impls(&n);
+  for (std::size_t i = 0; i < n; ++i) {
+    list.push_back({{"name", impls[i]->name}, {"supported", impls[i]->supported() != 0}});
+  }
+  return list;
+}
+
+Json doctor() {
+  struct sysinfo memory {};
+
+  sysinfo(&memory);
+
+  struct statvfs disk {};
+
+  statvfs(".", &disk);
+  std::error_code ignored;
+  const bool has_torch = std::filesystem::exists(program_folder() / "elastiq-torch", ignored);
+  const Json machine = machine_json(1);
+  return {{"format", "elastiq.doctor/1"},
+          {"cpu", machine.at("cpu")},
+          {"cores", machine.at("cores")},
+          {"kernels", elq_impl_best()->name},
+          {"implementations", implementations()},
+          {"memory_bytes", static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit},
+          {"free_disk_bytes", static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize},
+          {"elastiq_torch", has_torch ? "found" : "missing: only packages can be handled"}};
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("doctor", "Show what this machine and this build offer");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "one JSON document on standard output");
+  command->callback([json, &status] {
+    status = print_result(doctor(), *json ? OutputFormat::kJson : OutputFormat::kText);
+  });
+}
+
+}  // namespace elastiq

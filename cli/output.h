@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace elastiq {
+
+/// What standard output gets.
+enum class OutputFormat { kText, kJson };
+
+/// The error on standard error; with kJson also as one document on standard output. Returns the
+/// exit status.
+int report_error(const Error& error, OutputFormat format);
+
+/// A result as one JSON document, or its scalar members as "key  value" lines. Returns 0.
+int print_result(const Json& result, OutputFormat format);
+
+/// Prints the result or reports the error.
+int finish(const Result<Json>& result, OutputFormat format);
+
+}  // namespace elastiq
