@@ -16,6 +16,8 @@ constexpr std::int64_t kRowsPerTask = 32;
 /// Columns between two products with the trailing columns. The inner dimension of those products is
 /// at most this, so Eigen never splits it and the sum order is the same on every cache size.
 constexpr Eigen::Index kBlock = 64;
+/// Where raising starts when no damping was asked for.
+constexpr double kFirstDamping = 1e-3;
 
 struct Problem {
   const GptqInput& input;
@@ -255,7 +257,7 @@ Damped factorise_damped(const Problem& problem, const std::vector<std::uint16_t>
   Damped result;
   result.relative = problem.options.damping;
   for (int step = 0; step <= problem.options.damping_steps; ++step) {
-    if (step > 0) result.relative *= 10.0;
+    if (step > 0) result.relative = std::max(10.0 * result.relative, kFirstDamping);
     result.factor = factorise(problem.input.second_moment, sweep_order(problem.cols(), kept),
                               result.relative * mean);
     if (result.factor) break;

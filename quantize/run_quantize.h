@@ -21,6 +21,9 @@ struct QuantizeOptions {
   DataOptions data;       ///< GPTQ propagates these windows through the quantized prefix.
   double damping = 0.05;  ///< Of the mean diagonal; raised tenfold up to damping_steps times.
   int damping_steps = 4;
+  /// GPTQ: share of the correction for what earlier quantization did to the inputs and to the
+  /// residual stream (docs/numerics.md 7.4); 0: none, 1: all. The float model runs beside.
+  double drift_share = 0.5;
   enum class Fallback {
     kRtn,
     kForbidden
@@ -34,6 +37,9 @@ Result<std::vector<PlanEntry>> plan_quantize(const std::filesystem::path& model,
                                              const std::vector<QuantRule>& rules);
 
 /// The stage: checkpoint + statistics -> quantized checkpoint folder. Returns stage.json's content.
+/// Errors  those of its readers; kRecipe: GPTQ without data files, or of a tied embedding without
+///         statistics; kFingerprint: statistics of another model; kNumeric: a second moment that is
+///         not definite with the fallback forbidden.
 Result<Json> run_quantize(const QuantizeOptions& options);
 
 }  // namespace elastiq
