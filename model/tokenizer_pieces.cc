@@ -62,7 +62,7 @@ void apply_step(const PieceStep& step, bool at_start, PieceScratch& scratch) {
       case PieceStep::Kind::kPrefixSpace:
         scratch.next.push_back(piece);
         if (piece.starts_with(' ')) break;
-        scratch.next.back() = scratch.storage.emplace_back(" " + std::string(piece));
+        scratch.next.back() = scratch.storage.emplace_back(" ").append(piece);
         break;
       case PieceStep::Kind::kSpaces:
         cut_spaces(step, piece, at_start && i == 0, scratch);
