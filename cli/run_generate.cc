@@ -117,7 +117,7 @@ std::uint32_t pick_token(std::span<const float> logits, double temperature, int 
   std::vector<double> mass(kept);
   double sum = 0;
   for (std::size_t i = 0; i < kept; ++i) {
-    sum += std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / temperature);
+    sum += std::exp(static_cast<double>(logits[order[i]] - logits[order[0]]) / temperature);
     mass[i] = sum;
   }
   const auto at = std::upper_bound(mass.begin(), mass.end(), uniform * sum) - mass.begin();

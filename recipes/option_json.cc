@@ -7,19 +7,24 @@
 namespace elastiq {
 namespace {
 
+/// Insertions, deletions, changes and swaps of neighbours each count one (optimal string
+/// alignment).
 std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  const std::size_t width = b.size() + 1;
+  std::vector<std::size_t> cost((a.size() + 1) * width);
+  for (std::size_t i = 0; i <= a.size(); ++i) cost[i * width] = i;
+  for (std::size_t j = 0; j < width; ++j) cost[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0u : 1u);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    for (std::size_t j = 1; j < width; ++j) {
+      const std::size_t change = cost[(i - 1) * width + j - 1] + (a[i - 1] == b[j - 1] ? 0u : 1u);
+      std::size_t best =
+          std::min({cost[(i - 1) * width + j] + 1, cost[i * width + j - 1] + 1, change});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) best = std::min(best, cost[(i - 2) * width + j - 2] + 1);
+      cost[i * width + j] = best;
     }
   }
-  return row.back();
+  return cost.back();
 }
 
 std::string found(const Json& value) {
