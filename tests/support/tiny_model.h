@@ -3,6 +3,8 @@
 // Tiny Hugging Face folders with random weights (cases.md: T1, T2, T3), written without the
 // product's own writers: config.json, model.safetensors, tokenizer.json, tokenizer_config.json.
 
+#include <unistd.h>
+
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -123,12 +125,15 @@ inline void hf_write_text(const std::filesystem::path& path, const std::string& 
 
 inline std::string hf_config_json(const HfModel& model) {
   const HfShape& s = model.shape;
-  auto number = [](const char* key, auto value) {
-    return "  \"" + std::string(key) + "\": " + std::to_string(value) + ",\n";
+  auto member = [](const char* key, const std::string& value) {
+    std::string text = "  \"";
+    text.append(key).append("\": ").append(value).append(",\n");
+    return text;
   };
-  auto flag = [](const char* key, bool value) {
-    return "  \"" + std::string(key) + "\": " + (value ? "true" : "false") + ",\n";
+  auto number = [&](const char* key, std::int64_t value) {
+    return member(key, std::to_string(value));
   };
+  auto flag = [&](const char* key, bool value) { return member(key, value ? "true" : "false"); };
   std::string text = "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n";
   text += "  \"model_type\": \"llama\",\n  \"hidden_act\": \"silu\",\n";
   text += number("hidden_size", s.hidden) + number("num_hidden_layers", s.layers);
@@ -161,7 +166,7 @@ inline std::string hf_safetensors(const std::map<std::string, HfTensor>& tensors
     header += "\"" + name + "\":{\"dtype\":\"" + (type == HfType::kBf16 ? "BF16" : "F32") +
               "\",\"shape\":[";
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
-      header += (i > 0 ? "," : "") + std::to_string(tensor.shape[i]);
+      header.append(i > 0 ? "," : "").append(std::to_string(tensor.shape[i]));
     }
     header +=
         "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(data.size()) + "]}";
@@ -221,12 +226,13 @@ inline HfVocabulary hf_vocabulary(std::int64_t n) {
 }
 
 inline std::string hf_json_string(const std::string& text) {
-  std::string out = "\"";
+  std::string out(1, '"');
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
     out += c;
   }
-  return out + "\"";
+  out += '"';
+  return out;
 }
 
 inline std::string hf_tokenizer_json(std::int64_t vocab) {
@@ -252,11 +258,13 @@ inline std::string hf_tokenizer_json(std::int64_t vocab) {
       "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
       "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {";
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
-    text += (i > 0 ? ", " : "") + hf_json_string(v.tokens[i]) + ": " + std::to_string(i);
+    text.append(i > 0 ? ", " : "").append(hf_json_string(v.tokens[i]));
+    text.append(": ").append(std::to_string(i));
   }
   text += "}, \"merges\": [";
   for (std::size_t i = 0; i < v.merges.size(); ++i) {
-    text += (i > 0 ? ", " : "") + hf_json_string(v.merges[i].first + " " + v.merges[i].second);
+    text.append(i > 0 ? ", " : "");
+    text += hf_json_string(v.merges[i].first + " " + v.merges[i].second);
   }
   return text + "]}\n}\n";
 }
@@ -277,9 +285,31 @@ inline void write_hf_model(const HfModel& model, const std::filesystem::path& fo
   hf_write_text(folder / "tokenizer_config.json", hf_tokenizer_config_json());
 }
 
+/// Where a test program writes; gone when it ends. Two programs never share it.
+class HfTestRoot {
+ public:
+  HfTestRoot()
+      : path_(std::filesystem::temp_directory_path() /
+              ("elastiq-tests-" + std::to_string(::getpid()))) {}
+
+  ~HfTestRoot() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  HfTestRoot(const HfTestRoot&) = delete;
+  HfTestRoot& operator=(const HfTestRoot&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 /// A folder of this test alone, emptied.
 inline std::filesystem::path hf_test_folder(const std::string& name) {
-  const auto folder = std::filesystem::temp_directory_path() / "elastiq-tests" / name;
+  static const HfTestRoot root;
+  const auto folder = root.path() / name;
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   return folder;
