@@ -1,5 +1,6 @@
 #include "core/json.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -25,6 +26,19 @@ std::string pointer_part(const std::string& name) {
     }
   }
   return part;
+}
+
+Error syntax_error(std::string_view text, std::size_t offset, const std::string& subject,
+                   const std::string& reason) {
+  const std::string_view before = text.substr(0, offset);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t last_break = before.rfind('\n');
+  const std::size_t column =
+      last_break == std::string_view::npos ? offset + 1 : offset - last_break;
+  return Error{
+      ErrorCode::kSyntax, subject,
+      "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + reason,
+      offset};
 }
 
 /// Builds the document from parser events. The library's own builder keeps the last of duplicate
@@ -68,25 +82,14 @@ class Builder {
   }
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception& exception) {
-    // position counts the bytes read, the refused one included.
-    std::size_t offset = position == 0 ? 0 : position - 1;
-    if (offset > text_.size()) offset = text_.size();
-    std::size_t line = 1;
-    std::size_t line_start = 0;
-    for (std::size_t i = 0; i < offset; ++i) {
-      if (text_[i] != '\n') continue;
-      ++line;
-      line_start = i + 1;
-    }
     std::string reason = exception.what();
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..."
     const std::size_t cut = reason.find("syntax error");
     if (cut != std::string::npos) reason.erase(0, cut);
     if (exception.id == 406) reason = "number outside the range of double";
-    error_ = Error{ErrorCode::kSyntax, subject_,
-                   "line " + std::to_string(line) + ", column " +
-                       std::to_string(offset - line_start + 1) + ": " + reason,
-                   offset};
+    // position counts the bytes read, the refused one included.
+    const std::size_t offset = position == 0 ? 0 : position - 1;
+    error_ = syntax_error(text_, std::min(offset, text_.size()), subject_, reason);
     return false;
   }
 
@@ -217,6 +220,13 @@ Result<Json> parse_json(std::string_view text, const std::string& subject,
   const std::size_t bad = find_invalid_utf8(text);
   if (bad != std::string_view::npos) {
     return Error{ErrorCode::kBadEncoding, subject, "not valid UTF-8", bad + bom};
+  }
+  // The library's lexer takes a zero byte for the end of the text and would ignore what follows.
+  const std::size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) {
+    Error error = syntax_error(text, zero, subject, "a zero byte");
+    error.byte_offset += bom;
+    return error;
   }
   Builder builder(subject, text, limits.max_depth);
   constexpr bool kStrict = true;  // nothing may follow the document

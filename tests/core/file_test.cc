@@ -106,9 +106,9 @@ TEST(AtomicFileTest, MissingAndReadOnlyFolder) {
   // Root may write anywhere, so the test steps down for the one call.
   const bool root = ::geteuid() == 0;
   std::filesystem::permissions(folder.path(), std::filesystem::perms{0555});
-  if (root) ASSERT_EQ(::seteuid(65534), 0);
+  ASSERT_EQ(root ? ::seteuid(65534) : 0, 0);
   const Status status = write_file(folder / "out", "x");
-  if (root) ASSERT_EQ(::seteuid(0), 0);
+  ASSERT_EQ(root ? ::seteuid(0) : 0, 0);
   std::filesystem::permissions(folder.path(), std::filesystem::perms{0755});
   EXPECT_TRUE(refused(status, ErrorCode::kIo, {"out", "ermission"}));
   EXPECT_EQ(folder.entries(), 0u);

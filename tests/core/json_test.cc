@@ -12,6 +12,7 @@
 namespace elastiq {
 namespace {
 
+using namespace std::string_literals;
 using namespace std::string_view_literals;
 using testing::refused;
 using testing::TempFolder;
@@ -51,6 +52,16 @@ TEST(Json, SyntaxErrorsNameLineColumnAndOffset) {
   const auto after_bom = parse("\xEF\xBB\xBF[x]");
   EXPECT_TRUE(refused(after_bom, ErrorCode::kSyntax, {"line 1, column 2"}));
   EXPECT_EQ(after_bom.error().byte_offset, 4u);
+}
+
+TEST(Json, NothingHidesBehindAZeroByte) {
+  for (const std::string_view text : {"{}\0"sv, "{}\0garbage"sv, "{\0}"sv, "[\"a\0b\"]"sv}) {
+    EXPECT_TRUE(refused(parse(text), ErrorCode::kSyntax, {"zero byte"}));
+  }
+  const auto second_line = parse("{}\n\0 x"sv);
+  EXPECT_TRUE(refused(second_line, ErrorCode::kSyntax, {"line 2, column 1"}));
+  EXPECT_EQ(second_line.error().byte_offset, 3u);
+  EXPECT_EQ(parse(R"(["a\u0000b"])").value()[0].get<std::string>(), "a\0b"s);
 }
 
 TEST(Json, DuplicateKeysAreNamedByPointer) {
