@@ -44,8 +44,8 @@ float oddness(const FloatGrid& grid, float code) {
 
 /// The first guess may be one code off where the division rounds; its neighbours settle it.
 float nearest_code(float weight, float inverse, const FloatGrid& grid) {
-  float guess = weight * inverse + grid.centre;
-  guess = guess < 0.0f ? 0.0f : guess;
+  const float position = weight * inverse + grid.centre;
+  float guess = position < 0.0f ? 0.0f : position;
   guess = guess > grid.last ? grid.last : guess;
   guess = (guess + kRoundingShift) - kRoundingShift;
   const float below = guess > 0.0f ? guess - 1.0f : guess;
@@ -61,7 +61,9 @@ float nearest_code(float weight, float inverse, const FloatGrid& grid) {
     best_distance = better ? d : best_distance;
     best_odd = better ? odd : best_odd;
   }
-  return best;
+  // Far beyond the grid all distances round to the same float; the end is right there.
+  best = position < 0.0f ? 0.0f : best;
+  return position > grid.last ? grid.last : best;
 }
 
 float inverse_step(const GroupScale& scale) {
