@@ -71,6 +71,10 @@ std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("sse4.2")) return ~sse42(~crc, bytes);
 #endif
+  return crc32c_portable(crc, bytes);
+}
+
+std::uint32_t crc32c_portable(std::uint32_t crc, std::span<const std::byte> bytes) {
   return ~portable(~crc, bytes);
 }
 

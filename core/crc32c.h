@@ -12,4 +12,7 @@ namespace elastiq {
 /// Source    RFC 3720, appendix B.4: 32 zero bytes give 0x8a9136aa.
 std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes);
 
+/// The same without special instructions, for CPUs that have none and for the test that compares.
+std::uint32_t crc32c_portable(std::uint32_t crc, std::span<const std::byte> bytes);
+
 }  // namespace elastiq

@@ -152,7 +152,10 @@ Result<MetaValue> decode_value(std::span<const std::byte> bytes, const elq_meta_
   const auto array = bytes.subspan(entry.value, size);
   if (entry.type == ELQ_META_U32_ARRAY) return MetaValue(array_of<std::uint32_t>(array));
   if (entry.type == ELQ_META_F32_ARRAY) return MetaValue(array_of<float>(array));
-  return MetaValue(std::string(reinterpret_cast<const char*>(array.data()), array.size()));
+  std::string text(reinterpret_cast<const char*>(array.data()), array.size());
+  if (package::find_unclean(text) == std::string::npos) return MetaValue(std::move(text));
+  return refuse(ErrorCode::kBadEncoding, subject, at,
+                "META: a text is not UTF-8 without control characters");
 }
 
 Result<std::string> decode_key(const elq_meta_entry& entry, const std::string& subject,

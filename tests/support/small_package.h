@@ -2,15 +2,18 @@
 
 // Small packages built with the product's writer from records made by hand.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/crc32c.h"
 #include "core/digest.h"
 #include "formats/package.h"
 
@@ -67,5 +70,42 @@ inline SmallPackage spec_example() {
 
 constexpr std::uint64_t kExampleSecurity = 1;
 constexpr std::uint64_t kExampleBuild = 0x0102030405060708;
+
+/// Recomputes every digest of a raw image, so that a damaged field reaches the check meant for it.
+inline void reseal_package(std::span<std::byte> image) {
+  elq_header header{};
+  std::memcpy(&header, image.data(), sizeof header);
+  for (std::uint32_t i = 0; i < header.toc_count && i < 16; ++i) {
+    std::byte* at = image.data() + sizeof header + i * sizeof(elq_toc_entry);
+    elq_toc_entry entry{};
+    std::memcpy(&entry, at, sizeof entry);
+    if (entry.offset > image.size() || entry.stored_bytes > image.size() - entry.offset) continue;
+    const auto stored = image.subspan(entry.offset, entry.stored_bytes);
+    entry.crc32c = crc32c(0, stored);
+    if (entry.flags == 0) {
+      const Sha256 digest = sha256(stored);
+      std::memcpy(entry.sha256, digest.data(), digest.size());
+    }
+    std::memcpy(at, &entry, sizeof entry);
+  }
+  const std::uint64_t toc = std::min<std::uint64_t>(header.toc_count * sizeof(elq_toc_entry),
+                                                    image.size() - sizeof header);
+  const Sha256 digest = sha256(image.subspan(sizeof header, toc));
+  std::memcpy(header.toc_sha256, digest.data(), digest.size());
+  std::memcpy(image.data(), &header, sizeof header);
+  header.crc32c = crc32c(0, image.first(offsetof(elq_header, crc32c)));
+  std::memcpy(image.data(), &header, sizeof header);
+}
+
+/// Opens and verifies an image through a file.
+inline Status check_package(std::span<const std::byte> image, const std::filesystem::path& path) {
+  {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file.write(reinterpret_cast<const char*>(image.data()),
+               static_cast<std::streamsize>(image.size()));
+  }
+  ELQ_TRY(package, Package::open(path));
+  return package.verify();
+}
 
 }  // namespace elastiq::testing
