@@ -1,0 +1,237 @@
+// The runner with programs that only pretend: what runs, what is skipped, what is left behind.
+
+#include "recipes/run_recipe.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <sstream>
+
+#include "recipes/recipe_plan.h"
+#include "report/report.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace elastiq {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::accepted;
+using testing::refused;
+using testing::slurp;
+using testing::TempFolder;
+
+// Writes what a stage of this name leaves. $LOG gets a line per call; a file fail-USE beside the
+// programs makes that stage fail.
+constexpr const char* kProgram = R"sh(#!/bin/bash
+here=$(dirname "$0"); use=$2; file=$3
+field() { sed -n "s/^  \"$1\": \"\(.*\)\",\{0,1\}$/\1/p" "$file"; }
+name=$(field name); out=$(field out)
+echo "$(basename "$0") $use" >> "$here/log"
+if [ -e "$here/fail-$use" ]; then
+  echo '{"error": {"code": 21, "subject": "train.txt", "detail": "have 3, need 4", "byte_offset": 0}}'
+  exit 4
+fi
+if [ -e "$here/crash-$use" ]; then kill -9 $$; fi
+case $use in
+  calibrate|quantize|qat) mkdir -p "$out"; echo "{\"made by\": \"$use\"}" > "$out/data.json"
+    echo '{"curve": [{"step": 1, "loss": 2.5}, {"step": 2, "loss": 1.5}]}' ;;
+  export) mkdir -p "$out/kernels"; cp "$file" "$out/$name.elq"; echo '{}' > "$out/manifest.json"
+    echo 'int x;' > "$out/kernels/a.c"; echo '{}' ;;
+  bench) echo '{"isa": "ref", "speed": {"prefill_tps": 10, "decode_tps": 5}, "peak_rss_bytes": 1}' ;;
+  evaluate) kind=$(field kind)
+    echo "{\"name\": \"$name\", \"kind\": \"$kind\", \"bits_per_weight\": {\"file\": 2, \"ram\": 3},
+      \"bytes\": {\"package\": 5, \"by_role\": {\"embed\": 5}}, \"metrics\": {\"kl_mean\": 0.5},
+      \"kl_per_context\": [0.4, 0.5, 0.6]}" ;;
+esac
+)sh";
+
+constexpr const char* kRecipe = R"({"version": 1, "name": "demo", "model": "model",
+  "data": {"calibration": "c.txt", "training": "t.txt", "heldout": "h.txt"},
+  "variants": [{"name": "a", "quantize": {"method": "gptq", "scheme": "seq2-g32-u8"}},
+               {"name": "b", "from": "a", "qat": {"scale_steps": 3}}]})";
+
+class RunRecipe : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(work_ / "model");
+    write_hf_model(testing::hf_model(testing::hf_t1(), testing::HfType::kBf16, 1), work_ / "model");
+    for (const char* name : {"c.txt", "t.txt", "h.txt"}) work_.put(name, name);
+    fs::create_directories(work_ / "bin");
+    for (const char* name : {"bin/elastiq", "bin/elastiq-torch"}) {
+      fs::permissions(work_.put(name, kProgram), fs::perms::owner_all);
+    }
+    recipe_ = work_.put("demo.json", kRecipe);
+  }
+
+  Result<Json> run(std::vector<std::string> sets, RunOptions::Cache cache) {
+    work_.put("bin/log", "");
+    said_.clear();
+    ELQ_TRY(recipe, load_recipe({recipe_, std::move(sets)}));
+    RunOptions options;
+    options.out = work_ / "out";
+    options.programs = work_ / "bin";
+    options.cache = cache;
+    options.narrate = [this](const std::string& line) { said_.push_back(line); };
+    return run_recipe(recipe, options);
+  }
+
+  std::vector<std::string> calls() const {
+    std::istringstream log(slurp(work_ / "bin/log"));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(log, line);) lines.push_back(line);
+    return lines;
+  }
+
+  TempFolder work_;
+  fs::path recipe_;
+  std::vector<std::string> said_;
+};
+
+constexpr auto kUse = RunOptions::Cache::kUse;
+
+TEST_F(RunRecipe, RunsTheStagesInOrderAndLeavesTheResults) {
+  const auto report = run({}, kUse);
+  ASSERT_TRUE(accepted(report));
+  EXPECT_EQ(calls(),
+            (std::vector<std::string>{"elastiq-torch calibrate", "elastiq-torch quantize",
+                                      "elastiq export", "elastiq bench", "elastiq-torch qat",
+                                      "elastiq export", "elastiq bench", "elastiq-torch evaluate",
+                                      "elastiq-torch evaluate", "elastiq-torch evaluate"}));
+  for (const char* name : {"report.json", "report.md", "report.html", "a.elq", "b.elq",
+                           "a.manifest.json", "kernels/a.c", "recipe.lock.json",
+                           "stages/quantize-a/stage.json", "stages/quantize-a/out/data.json"}) {
+    EXPECT_TRUE(fs::exists(work_ / "out" / name)) << name;
+  }
+  const Json& r = report.value();
+  ASSERT_TRUE(accepted(check_report(r)));
+  ASSERT_EQ(r["runs"].size(), 3u);
+  EXPECT_EQ(r["runs"][0]["name"], "float");
+  EXPECT_EQ(r["runs"][1]["kind"], "ptq");
+  EXPECT_EQ(r["runs"][2]["kind"], "qat");
+  EXPECT_EQ(r["runs"][1]["speed"]["decode_tps"], 5);
+  // T1: embedding and 2 x 7 matrices.
+  EXPECT_EQ(r["runs"][1]["layers"].size(), 15u);
+  EXPECT_EQ(r["training"][0]["loss"], (Json{2.5, 1.5}));
+  EXPECT_EQ(r["comparisons"].size(), 1u);
+  EXPECT_EQ(r["stages"].size(), 10u);
+}
+
+TEST_F(RunRecipe, PrintsThePlanBeforeTheFirstStage) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  ASSERT_FALSE(said_.empty());
+  EXPECT_NE(said_[0].find("seq2-g32-u8"), std::string::npos);
+  EXPECT_NE(said_[0].find("14 tensors"), std::string::npos);
+  EXPECT_NE(said_[0].find("qat from a, 3 steps with codes frozen"), std::string::npos);
+  EXPECT_EQ(said_[1], "calibrate: running");
+}
+
+TEST_F(RunRecipe, SecondRunRunsNothing) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  const std::string lock = slurp(work_ / "out/recipe.lock.json");
+  const auto report = run({}, kUse);
+  ASSERT_TRUE(accepted(report));
+  EXPECT_EQ(calls(), std::vector<std::string>());
+  EXPECT_EQ(slurp(work_ / "out/recipe.lock.json"), lock);
+  EXPECT_EQ(report.value()["stages"][0]["cached"], true);
+}
+
+TEST_F(RunRecipe, ThreadsDoNotChangeAnythingButSpeed) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  ASSERT_TRUE(accepted(run({"threads=1"}, kUse)));
+  EXPECT_EQ(calls(), (std::vector<std::string>{"elastiq bench", "elastiq bench"}));
+}
+
+TEST_F(RunRecipe, AChangedOptionRunsItsStageAndWhatReadsItsOutput) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  ASSERT_TRUE(accepted(run({"variants.b.qat.scale_steps=4"}, kUse)));
+  // The pretended qat writes the same bytes; export runs for its provenance holds the recipe.
+  EXPECT_EQ(calls(), (std::vector<std::string>{"elastiq-torch qat", "elastiq export",
+                                               "elastiq bench", "elastiq-torch evaluate"}));
+}
+
+TEST_F(RunRecipe, AChangedInputRunsWhatReadsIt) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  work_.put("h.txt", "other held-out text");
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  EXPECT_EQ(calls(), (std::vector<std::string>{"elastiq-torch evaluate", "elastiq-torch evaluate",
+                                               "elastiq-torch evaluate"}));
+}
+
+TEST_F(RunRecipe, AnOutputThatWasTamperedWithIsMadeAgain) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  work_.put("out/stages/quantize-a/out/data.json", "{}");
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  EXPECT_EQ(calls(), std::vector<std::string>{"elastiq-torch quantize"});
+}
+
+TEST_F(RunRecipe, FreshRunsEverything) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  ASSERT_TRUE(accepted(run({}, RunOptions::Cache::kFresh)));
+  EXPECT_EQ(calls().size(), 10u);
+}
+
+TEST_F(RunRecipe, AStagesErrorIsTheRunsErrorAndTheNextRunGoesOnThere) {
+  work_.put("bin/fail-qat", "");
+  const auto failed = run({}, kUse);
+  EXPECT_TRUE(refused(failed, ErrorCode::kTooLittleData, {"train.txt", "have 3, need 4"}));
+  EXPECT_FALSE(fs::exists(work_ / "out/report.json"));
+  fs::remove(work_ / "bin/fail-qat");
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  EXPECT_EQ(calls().front(), "elastiq-torch qat");
+}
+
+TEST_F(RunRecipe, AKilledStageIsNamed) {
+  work_.put("bin/crash-quantize", "");
+  EXPECT_TRUE(refused(run({}, kUse), ErrorCode::kResources, {"quantize-a", "was killed"}));
+}
+
+TEST_F(RunRecipe, MissingProgramSaysHowToGetIt) {
+  fs::remove(work_ / "bin/elastiq-torch");
+  EXPECT_TRUE(refused(run({}, kUse), ErrorCode::kMissing,
+                      {"elastiq-torch", "calibrate", "-DELASTIQ_TORCH=ON"}));
+}
+
+TEST_F(RunRecipe, MissingModelAndDataAreInputErrorsBeforeAnyStage) {
+  const auto no_model = run({"model=/nonexistent"}, kUse);
+  EXPECT_TRUE(refused(no_model, ErrorCode::kMissing, {"/nonexistent", "model"}));
+  EXPECT_EQ(exit_status(no_model.error()), 4);
+  EXPECT_TRUE(
+      refused(run({"data.heldout=/nonexistent.txt"}, kUse), ErrorCode::kMissing, {"data.heldout"}));
+  EXPECT_EQ(calls(), std::vector<std::string>());
+}
+
+// cases.md 25: a pattern that matches nothing, and two that match one tensor.
+TEST_F(RunRecipe, RuleThatMatchesNothingIsABadRecipe) {
+  const auto result =
+      run({R"(variants.a.quantize.rules=[{"id": "x", "name": "*.nothing.*", "scheme": "keep"}])"},
+          kUse);
+  EXPECT_TRUE(refused(result, ErrorCode::kRecipe, {"x"}));
+  EXPECT_EQ(exit_status(result.error()), 3);
+}
+
+TEST_F(RunRecipe, OfTwoMatchingRulesTheLastWinsAndThePlanShowsIt) {
+  ASSERT_TRUE(accepted(
+      run({R"(variants.a.quantize.rules=[{"id": "first", "roles": "attn.*", "scheme": "sym8-row"},)"
+           R"({"id": "second", "roles": ["attn.q"], "scheme": "sym4-row"}])"},
+          kUse)));
+  EXPECT_NE(said_[0].find("rule second       attn.q"), std::string::npos) << said_[0];
+  EXPECT_NE(said_[0].find("rule first        attn.k attn.v attn.o"), std::string::npos) << said_[0];
+}
+
+TEST_F(RunRecipe, PackagesDoNotKnowWhereTheyWereMade) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  // The pretended package is its stage file; "provenance" is what would travel in it.
+  const Json options = Json::parse(slurp(work_ / "out/a.elq"));
+  const std::string provenance = options["provenance"].dump();
+  EXPECT_EQ(provenance.find(work_.path().string()), std::string::npos) << provenance;
+  EXPECT_EQ(options["provenance"]["recipe"]["model"], "model");
+  EXPECT_EQ(options["provenance"]["digests"]["model"].get<std::string>().size(), 64u);
+  // a does not depend on b, so b is not in a's provenance.
+  EXPECT_EQ(options["provenance"]["recipe"]["variants"].size(), 1u);
+  EXPECT_EQ(provenance.find("\"qat\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace elastiq
