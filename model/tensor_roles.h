@@ -36,13 +36,14 @@ struct ModelTensors {
   bool tied = false;  ///< Head shares the embedding: no head tensor, or a byte-identical one.
 };
 
-/// Names to roles by the explicit Llama table; shapes checked against the config; every tensor of
-/// the checkpoint ends as a role, stripped with a reason from the closed list (rotary inverse
-/// frequencies, empty tensors), or an error. Weights are scanned for NaN and infinity. Errors
-/// kMissing (names the tensor; a missing head with an unstated tie names the flag), kInconsistent
-/// (shape),
-///         kUnsupportedType (unknown tensor, packed scales, adapters, dtype), kNonFinite (name,
-///         first position, count).
+/// Names to roles by the explicit Llama table, with or without the "model." prefix; shapes checked
+/// against the config; every tensor of the checkpoint ends as a role, stripped with a reason from
+/// the closed list (rotary inverse frequencies, empty tensor, single value without a role, head
+/// with the same bytes as the embedding), or an error. Weights are scanned for NaN and infinity.
+/// Errors  kMissing (names the tensor; a missing head with an unstated tie names the flag),
+///         kInconsistent (shape, layer, bias or head against the config), kDuplicate (both
+///         prefixes), kUnsupportedType (unknown tensor, fused projections, packed scales, adapters,
+///         dtype), kNonFinite (name, first position, count).
 Result<ModelTensors> assign_roles(const Checkpoint& checkpoint, const ModelConfig& config);
 
 /// "attn.q", "attn.k", "attn.v", "attn.o", "mlp.gate", "mlp.up", "mlp.down", "embed", "head",
