@@ -277,6 +277,26 @@ TEST(Package, RefusesMetaBytes) {
        damage("text", kMeta + 136, '\0', kBadEncoding, "UTF-8")});
 }
 
+TEST(Package, RefusesBytesAfterTheLastSection) {
+  LineBytes image = image_of(spec_example());
+  image.push_back(std::byte{0});
+  const std::uint64_t bytes = image.size();
+  std::memcpy(image.data() + offsetof(elq_header, file_bytes), &bytes, sizeof bytes);
+  reseal_package(image);
+  const Status status = check_package(image, hf_test_folder("package_after") / "p.elq");
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kInconsistent);
+  EXPECT_EQ(status.error().byte_offset, 65544u);
+}
+
+// A CRC that fits is not enough: an attacker can make one. (The TOC that names the SHA-256 is what
+// a signature covers.)
+TEST(Package, RefusesAnotherSha256) {
+  expect_refused(image_of(with_text()),
+                 {damage("sha256", toc(4, offsetof(elq_toc_entry, sha256)), std::uint64_t{1},
+                         ErrorCode::kVerification, "SHA-256 is ")});
+}
+
 // ---------------------------------------------------------------- compression
 
 TEST(Package, CompressesOnlyWhatBecomesSmaller) {
