@@ -144,12 +144,12 @@ static inline uint8_t elq_code_in_unit(const uint8_t* lines, uint32_t bits, uint
     case 1:
       return (uint8_t)(cell[0] >> (c / 4u) & 1u);
     case 2:
-      return (uint8_t)(cell[ELQ_LINE_BYTES * (c / 16u)] >> low_shift & 3u);
+      return (uint8_t)((uint32_t)cell[ELQ_LINE_BYTES * (c / 16u)] >> low_shift & 3u);
     case 3:
-      return (uint8_t)((cell[ELQ_LINE_BYTES * (c / 16u)] >> low_shift & 3u) |
-                       (cell[ELQ_LINE_BYTES * 2u] >> (c / 4u) & 1u) << 2);
+      return (uint8_t)(((uint32_t)cell[ELQ_LINE_BYTES * (c / 16u)] >> low_shift & 3u) |
+                       ((uint32_t)cell[ELQ_LINE_BYTES * 2u] >> (c / 4u) & 1u) << 2);
     case 4:
-      return (uint8_t)(cell[ELQ_LINE_BYTES * (c / 8u)] >> (4u * (c % 8u / 4u)) & 15u);
+      return (uint8_t)((uint32_t)cell[ELQ_LINE_BYTES * (c / 8u)] >> (4u * (c % 8u / 4u)) & 15u);
     default:
       return (uint8_t)(cell[ELQ_LINE_BYTES * (c / 4u)] ^ 0x80u);
   }

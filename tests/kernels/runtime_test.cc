@@ -61,7 +61,8 @@ std::vector<uint32_t> prompt(uint32_t n, uint32_t vocab, uint64_t seed) {
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 // Float rounding moves an activation by about 1e-6 of itself, so a value that close to a tie may be
