@@ -20,12 +20,15 @@ int run(const Arguments& arguments) {
   GenerateOptions options = arguments.options;
   options.package = arguments.package;
   if (arguments.chat) options.form = GenerateOptions::Form::kChat;
-  if (!arguments.json && !arguments.chat) std::cout << options.prompt << std::flush;
-  const auto result = run_generate(options, [&arguments](const std::string& text) {
-    if (!arguments.json) std::cout << text << std::flush;
+  // The continuation reads as one text with its prompt; an error leaves standard output empty.
+  std::string before = arguments.chat ? "" : options.prompt;
+  const auto result = run_generate(options, [&arguments, &before](const std::string& text) {
+    if (arguments.json) return;
+    std::cout << before << text << std::flush;
+    before.clear();
   });
-  if (!arguments.json) std::cout << '\n';
   if (!result.ok() || arguments.json) return finish(result, format);
+  std::cout << '\n';
   return 0;
 }
 

@@ -73,7 +73,9 @@ TEST_P(CliCase, HasItsStatusAndSaysWhy) {
   EXPECT_EQ(outcome.status, GetParam().status) << outcome.err;
   const std::string& text = GetParam().status == 0 ? outcome.out : outcome.err;
   EXPECT_NE(text.find(GetParam().words), std::string::npos) << text;
-  if (GetParam().status != 0) EXPECT_EQ(outcome.out, "");
+  if (GetParam().status != 0) {
+    EXPECT_EQ(outcome.out, "");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
