@@ -158,6 +158,56 @@ ELQ_VEC static int direct(const elq_matrix* m, const uint8_t* panel, const elq_a
 
 /* ---------------------------------------------------------------- many tokens */
 
+/* Half h of cell p of a unit, as elq_ref.c's unpack_unit. */
+ELQ_INLINE __m256i unpack_cell(uint32_t bits, const uint8_t* lines, int p) {
+  switch (bits) {
+    case 1:
+      return shifted(load_half(lines), p, 1);
+    case 2:
+      return shifted(load_half(lines + 64 * (p / 4)), 2 * (p % 4), 3);
+    case 3:
+      return _mm256_or_si256(shifted(load_half(lines + 64 * (p / 4)), 2 * (p % 4), 3),
+                             _mm256_slli_epi16(shifted(load_half(lines + 128), p, 1), 2));
+    case 4:
+      return shifted(load_half(lines + 64 * (p / 2)), 4 * (p % 2), 15);
+    default:
+      return _mm256_xor_si256(load_half(lines + 64 * p), _mm256_set1_epi8((char)0x80));
+  }
+}
+
+ELQ_INLINE void unpack_width(uint32_t bits, const elq_matrix* m, const uint8_t* panel,
+                             uint32_t first_unit, uint32_t n_units, uint8_t* cells) {
+  for (uint32_t u = 0; u < n_units; ++u) {
+    const uint8_t* lines = panel + elq_unit_offset(m, first_unit + u);
+#pragma GCC unroll 8
+    for (int p = 0; p < 8; ++p, cells += ELQ_LINE_BYTES) {
+      _mm256_store_si256((__m256i*)(void*)cells, unpack_cell(bits, lines, p));
+      _mm256_store_si256((__m256i*)(void*)(cells + 32), unpack_cell(bits, lines + 32, p));
+    }
+  }
+}
+
+ELQ_VEC static void unpack(const elq_matrix* m, const uint8_t* panel, uint32_t first_unit,
+                           uint32_t n_units, uint8_t* cells) {
+  switch (m->bits) {
+    case 1:
+      unpack_width(1, m, panel, first_unit, n_units, cells);
+      break;
+    case 2:
+      unpack_width(2, m, panel, first_unit, n_units, cells);
+      break;
+    case 3:
+      unpack_width(3, m, panel, first_unit, n_units, cells);
+      break;
+    case 4:
+      unpack_width(4, m, panel, first_unit, n_units, cells);
+      break;
+    default:
+      unpack_width(8, m, panel, first_unit, n_units, cells);
+      break;
+  }
+}
+
 /* 32 columns of 8 rows for n tokens. */
 ELQ_INLINE void tile_unit(int wide, const uint8_t* cells, const int8_t* const* a, uint32_t col,
                           const int n, __m256i* p) {
@@ -272,7 +322,7 @@ ELQ_VEC static void finish(const elq_matrix* m, uint32_t panel, const elq_activa
 
 ELQ_VEC static void matmul(const elq_matrix* m, const elq_activations* tokens, uint32_t n_tokens,
                            uint32_t first_panel, uint32_t last_panel, float* y, size_t y_stride) {
-  static const elq_panel_ops ops = {elq_ref_unpack, tile, direct, finish};
+  static const elq_panel_ops ops = {unpack, tile, direct, finish};
   elq_matmul_walk(&ops, m, tokens, n_tokens, first_panel, last_panel, y, y_stride);
 }
 

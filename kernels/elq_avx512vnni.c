@@ -228,6 +228,69 @@ ELQ_VEC static int direct(const elq_matrix* m, const uint8_t* panel, const elq_a
 
 /* ---------------------------------------------------------------- many tokens */
 
+ELQ_INLINE __m512i line_at(const uint8_t* lines, uint32_t v) {
+  return _mm512_load_si512((const void*)(lines + ELQ_LINE_BYTES * v));
+}
+
+/* GCC 12's unoptimized intrinsic is a macro that takes int, the optimized one takes unsigned. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+
+ELQ_INLINE __m512i shifted(__m512i codes, int shift, int mask) {
+  return _mm512_and_si512(_mm512_srli_epi16(codes, (unsigned)shift), _mm512_set1_epi8((char)mask));
+}
+
+#pragma GCC diagnostic pop
+
+/* Cell p (columns 4p..4p+3) of a unit, as elq_ref.c's unpack_unit. */
+ELQ_INLINE __m512i unpack_cell(uint32_t bits, const uint8_t* lines, uint32_t p) {
+  switch (bits) {
+    case 1:
+      return shifted(line_at(lines, 0), (int)p, 1);
+    case 2:
+      return shifted(line_at(lines, p / 4u), 2 * (int)(p % 4u), 3);
+    case 3:
+      return _mm512_or_si512(shifted(line_at(lines, p / 4u), 2 * (int)(p % 4u), 3),
+                             _mm512_slli_epi16(shifted(line_at(lines, 2), (int)p, 1), 2));
+    case 4:
+      return shifted(line_at(lines, p / 2u), 4 * (int)(p % 2u), 15);
+    default:
+      return _mm512_xor_si512(line_at(lines, p), _mm512_set1_epi8((char)0x80));
+  }
+}
+
+ELQ_INLINE void unpack_width(uint32_t bits, const elq_matrix* m, const uint8_t* panel,
+                             uint32_t first_unit, uint32_t n_units, uint8_t* cells) {
+  for (uint32_t u = 0; u < n_units; ++u) {
+    const uint8_t* lines = panel + elq_unit_offset(m, first_unit + u);
+#pragma GCC unroll 8
+    for (uint32_t p = 0; p < 8; ++p, cells += ELQ_LINE_BYTES) {
+      _mm512_store_si512((void*)cells, unpack_cell(bits, lines, p));
+    }
+  }
+}
+
+ELQ_VEC static void unpack(const elq_matrix* m, const uint8_t* panel, uint32_t first_unit,
+                           uint32_t n_units, uint8_t* cells) {
+  switch (m->bits) {
+    case 1:
+      unpack_width(1, m, panel, first_unit, n_units, cells);
+      break;
+    case 2:
+      unpack_width(2, m, panel, first_unit, n_units, cells);
+      break;
+    case 3:
+      unpack_width(3, m, panel, first_unit, n_units, cells);
+      break;
+    case 4:
+      unpack_width(4, m, panel, first_unit, n_units, cells);
+      break;
+    default:
+      unpack_width(8, m, panel, first_unit, n_units, cells);
+      break;
+  }
+}
+
 ELQ_INLINE void tile_n(uint32_t mode, const elq_block* block, const elq_activations* tokens,
                        elq_sums* sums, const int n) {
   const elq_matrix* m = block->m;
@@ -323,7 +386,7 @@ ELQ_VEC static void finish(const elq_matrix* m, uint32_t panel, const elq_activa
 
 ELQ_VEC static void matmul(const elq_matrix* m, const elq_activations* tokens, uint32_t n_tokens,
                            uint32_t first_panel, uint32_t last_panel, float* y, size_t y_stride) {
-  static const elq_panel_ops ops = {elq_ref_unpack, tile, direct, finish};
+  static const elq_panel_ops ops = {unpack, tile, direct, finish};
   elq_matmul_walk(&ops, m, tokens, n_tokens, first_panel, last_panel, y, y_stride);
 }
 

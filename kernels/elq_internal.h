@@ -66,8 +66,6 @@ typedef struct elq_panel_ops {
 void elq_matmul_walk(const elq_panel_ops* ops, const elq_matrix* m, const elq_activations* tokens,
                      uint32_t n_tokens, uint32_t first_panel, uint32_t last_panel, float* y,
                      size_t y_stride);
-void elq_ref_unpack(const elq_matrix* m, const uint8_t* panel, uint32_t first_unit,
-                    uint32_t n_units, uint8_t* cells);
 
 /* Queries of up to ELQ_ATTEND_QUERIES (token, head) pairs that share one key-value head. */
 enum { ELQ_ATTEND_QUERIES = 4, ELQ_KEY_BLOCK = 16 };

@@ -7,7 +7,7 @@
 
 /* ---------------------------------------------------------------- packed matrices */
 
-static void unpack_unit(const uint8_t* lines, uint32_t bits, uint8_t* cells) {
+static inline void unpack_unit(const uint8_t* lines, uint32_t bits, uint8_t* cells) {
   for (uint32_t p = 0; p < 8; ++p) { /* cell p: columns 4p..4p+3 */
     const uint8_t* low = lines + ELQ_LINE_BYTES * (p / 4u);
     const uint8_t* high = lines + ELQ_LINE_BYTES * 2u;
@@ -24,7 +24,8 @@ static void unpack_unit(const uint8_t* lines, uint32_t bits, uint8_t* cells) {
           cell[i] = (uint8_t)((low[i] >> (2u * (p % 4u)) & 3u) | (high[i] >> p & 1u) << 2);
           break;
         case 4:
-          cell[i] = lines[ELQ_LINE_BYTES * (p / 2u) + i] >> (4u * (p % 2u)) & 15u;
+          cell[i] =
+              (uint8_t)((uint32_t)lines[ELQ_LINE_BYTES * (p / 2u) + i] >> (4u * (p % 2u)) & 15u);
           break;
         default:
           cell[i] = lines[ELQ_LINE_BYTES * p + i] ^ 0x80u;
@@ -34,11 +35,27 @@ static void unpack_unit(const uint8_t* lines, uint32_t bits, uint8_t* cells) {
   }
 }
 
-void elq_ref_unpack(const elq_matrix* m, const uint8_t* panel, uint32_t first_unit,
-                    uint32_t n_units, uint8_t* cells) {
-  for (uint32_t u = 0; u < n_units; ++u) {
-    unpack_unit(panel + elq_unit_offset(m, first_unit + u), m->bits,
-                cells + (size_t)u * 8u * ELQ_LINE_BYTES);
+static void ref_unpack(const elq_matrix* m, const uint8_t* panel, uint32_t first_unit,
+                       uint32_t n_units, uint8_t* cells) {
+  for (uint32_t u = 0; u < n_units; ++u, cells += 8u * ELQ_LINE_BYTES) {
+    const uint8_t* lines = panel + elq_unit_offset(m, first_unit + u);
+    switch (m->bits) { /* a constant width per call: the switch inside goes away */
+      case 1:
+        unpack_unit(lines, 1, cells);
+        break;
+      case 2:
+        unpack_unit(lines, 2, cells);
+        break;
+      case 3:
+        unpack_unit(lines, 3, cells);
+        break;
+      case 4:
+        unpack_unit(lines, 4, cells);
+        break;
+      default:
+        unpack_unit(lines, 8, cells);
+        break;
+    }
   }
 }
 
@@ -113,7 +130,7 @@ static void ref_finish(const elq_matrix* m, uint32_t panel, const elq_activation
 
 static void ref_matmul(const elq_matrix* m, const elq_activations* tokens, uint32_t n_tokens,
                        uint32_t first_panel, uint32_t last_panel, float* y, size_t y_stride) {
-  static const elq_panel_ops ops = {elq_ref_unpack, ref_tile, NULL, ref_finish};
+  static const elq_panel_ops ops = {ref_unpack, ref_tile, NULL, ref_finish};
   elq_matmul_walk(&ops, m, tokens, n_tokens, first_panel, last_panel, y, y_stride);
 }
 
