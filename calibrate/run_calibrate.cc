@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "calibrate/observer.h"
-#include "core/digest.h"
 #include "core/file.h"
 #include "core/progress.h"
 #include "formats/stats_file.h"
 #include "model/decoder.h"
 #include "model/evaluate_memory.h"
+#include "model/model_digest.h"
 
 namespace elastiq {
 namespace {
@@ -30,26 +30,6 @@ struct Model {
   Weights weights;
   std::string digest;
 };
-
-// SHA-256 over "name digest" lines of the files that the result depends on.
-Result<std::string> model_digest(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const fs::path name = entry.path().filename();
-    const bool counts = name == "config.json" || name == "tokenizer.json" ||
-                        name == "tokenizer_config.json" || name.extension() == ".safetensors";
-    if (counts) files.push_back(entry.path());
-  }
-  if (error) return Error{ErrorCode::kIo, folder.string(), error.message(), 0};
-  std::sort(files.begin(), files.end());
-  Sha256Hasher hasher;
-  for (const fs::path& file : files) {
-    ELQ_TRY(digest, sha256_file(file));
-    hasher.update(fmt::format("{} {}\n", file.filename().string(), to_hex(digest)));
-  }
-  return to_hex(hasher.finish());
-}
 
 Result<Model> load_model(const fs::path& folder) {
   Model model;

@@ -77,9 +77,9 @@ struct SizeFigures {
 };
 
 SizeFigures package_sizes(const Package& package);
-/// As packed without container; "package" and the bits of a file are null.
+/// As the runtime would hold them, without container; "package" and the bits of a file are null.
 SizeFigures folder_sizes(const ModelTensors& tensors);
-Result<SizeFigures> folder_sizes(const QuantizedCheckpoint& checkpoint, const ModelConfig& config);
+SizeFigures folder_sizes(const QuantizedCheckpoint& checkpoint, const ModelConfig& config);
 
 /// Prompt and generation speed in tokens per second, median of three runs: 128 tokens at once, then
 /// 32 one by one (fewer when the session is shorter; null when it has no room for 16).

@@ -3,6 +3,8 @@
 #include <array>
 #include <chrono>
 #include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/quantized_matrix.h"
@@ -11,37 +13,52 @@
 namespace elastiq {
 namespace {
 
+// Slices as manifest.json of an export has them: codes and float weights under their role's group,
+// scales and kept columns of all matrices on their own.
 struct Sizes {
   std::map<std::string, std::uint64_t> by_role;  // Ordered: reaches a file.
-  std::uint64_t bytes = 0;
   std::uint64_t elements = 0;
 
-  void add(const char* role, std::uint64_t role_bytes, std::uint64_t count) {
-    by_role[role] += role_bytes;
-    bytes += role_bytes;
-    elements += count;
+  void add(std::string_view role, std::uint64_t bytes) {
+    by_role[std::string(role.substr(0, role.find('.')))] += bytes;
+  }
+
+  void add_packed(std::string_view role, const MatrixBytes& packed) {
+    add(role, packed.codes);
+    add("scales", packed.scales);
+    add("kept", packed.kept);
+  }
+
+  std::uint64_t total() const {
+    std::uint64_t sum = 0;
+    for (const auto& [role, bytes] : by_role) sum += bytes;
+    return sum;
   }
 };
 
 double bits(std::uint64_t bytes, std::uint64_t elements) {
-  return 8.0 * static_cast<double>(bytes) /
-         static_cast<double>(std::max<std::uint64_t>(elements, 1));
+  const std::uint64_t n = std::max<std::uint64_t>(elements, 1);
+  return 8.0 * static_cast<double>(bytes) / static_cast<double>(n);
 }
 
-SizeFigures figures(const Sizes& sizes, const Json& package_bytes) {
+// A folder has no container; its tensors count as the runtime would hold them.
+SizeFigures folder_figures(const Sizes& sizes) {
   SizeFigures out;
-  out.bytes = Json::object();
-  out.bytes["package"] = package_bytes;
-  out.bytes["by_role"] = sizes.by_role;
-  out.bits_per_weight = Json::object();
-  out.bits_per_weight["file"] = nullptr;
-  if (!package_bytes.is_null()) {
-    out.bits_per_weight["file"] = bits(package_bytes.get<std::uint64_t>(), sizes.elements);
-  }
-  out.bits_per_weight["ram"] = bits(sizes.bytes, sizes.elements);
-  out.bits_per_weight["basis"] =
-      std::to_string(sizes.elements) + " values of all tensors, shared ones once";
+  out.bytes = {{"package", nullptr}, {"by_role", sizes.by_role}};
+  out.bits_per_weight = {
+      {"file", nullptr},
+      {"ram", bits(sizes.total(), sizes.elements)},
+      {"basis", "parameters: elements of all tensors, a tied head counted once"}};
   return out;
+}
+
+// Bytes depend on the sizes of the format, not on the values of its levels.
+Scheme scheme_of(const elq_tensor_record& record) {
+  Scheme scheme;
+  scheme.bits = record.bits;
+  scheme.group = record.group;
+  scheme.scale = static_cast<ScaleMode>(record.scale_mode);
+  return scheme;
 }
 
 // Roles of a quantized checkpoint come from its names.
@@ -76,20 +93,46 @@ SizeFigures package_sizes(const Package& package) {
   for (const PackageTensor& tensor : package.tensors()) {
     const elq_tensor_record& record = tensor.record;
     if (record.alias_of != 0) continue;
-    sizes.add(role_name(record.role), record.bytes, std::uint64_t{record.rows} * record.cols);
+    sizes.elements += std::uint64_t{record.rows} * record.cols;
+    if (record.layout == ELQ_LAYOUT_PACKED) {
+      sizes.add_packed(role_name(record.role),
+                       packed_bytes(scheme_of(record), record.rows, record.cols, record.n_kept));
+    } else {
+      sizes.add(role_name(record.role), record.bytes);
+    }
   }
-  return figures(sizes, Json(static_cast<std::uint64_t>(package.image().size())));
+  std::uint64_t raw = 0;
+  std::uint64_t stored = 0;
+  for (const elq_toc_entry& section : package.toc()) {
+    const bool text = section.type == ELQ_SECTION_TOKZ || section.type == ELQ_SECTION_TMPL;
+    if (text) sizes.add("tokenizer", section.stored_bytes);
+    if (section.type != ELQ_SECTION_WGT) continue;
+    raw += section.raw_bytes;
+    stored += section.stored_bytes;
+  }
+  const std::uint64_t file = package.image().size();
+  sizes.add("metadata", file + (raw - stored) - sizes.total());
+  SizeFigures out;
+  out.bytes = {{"package", file}, {"by_role", sizes.by_role}};
+  out.bits_per_weight = {{"file", bits(file, sizes.elements)},
+                         {"ram", bits(raw, sizes.elements)},
+                         {"basis",
+                          "parameters: elements of all tensors, a tied head counted once; file: "
+                          "every byte of the package; ram: weight sections as the runtime maps "
+                          "them (scales, kept columns and padding included)"}};
+  return out;
 }
 
 SizeFigures folder_sizes(const ModelTensors& tensors) {
   Sizes sizes;
   for (const ModelTensor& tensor : tensors.tensors) {
-    sizes.add(role_name(tensor.role), tensor.view->bytes.size(), tensor.view->elements());
+    sizes.add(role_name(tensor.role), tensor.view->bytes.size());
+    sizes.elements += tensor.view->elements();
   }
-  return figures(sizes, nullptr);
+  return folder_figures(sizes);
 }
 
-Result<SizeFigures> folder_sizes(const QuantizedCheckpoint& checkpoint, const ModelConfig& config) {
+SizeFigures folder_sizes(const QuantizedCheckpoint& checkpoint, const ModelConfig& config) {
   const std::map<std::string, const char*> roles = roles_by_name(config);
   const auto role_of = [&](const std::string& name) {
     const auto found = roles.find(name);
@@ -98,14 +141,14 @@ Result<SizeFigures> folder_sizes(const QuantizedCheckpoint& checkpoint, const Mo
   Sizes sizes;
   for (const auto& [name, matrix] : checkpoint.matrices) {
     const auto kept = static_cast<std::int64_t>(matrix.kept_index.size());
-    const MatrixBytes packed = packed_bytes(matrix.scheme, matrix.rows, matrix.cols, kept);
-    sizes.add(role_of(name), packed.codes + packed.scales + packed.kept,
-              static_cast<std::uint64_t>(matrix.rows * matrix.cols));
+    sizes.add_packed(role_of(name), packed_bytes(matrix.scheme, matrix.rows, matrix.cols, kept));
+    sizes.elements += static_cast<std::uint64_t>(matrix.rows * matrix.cols);
   }
   for (const auto& [name, plain] : checkpoint.plain) {
-    sizes.add(role_of(name), plain.bytes.size(), plain.bytes.size() / dtype_bytes(plain.dtype));
+    sizes.add(role_of(name), plain.bytes.size());
+    sizes.elements += plain.bytes.size() / dtype_bytes(plain.dtype);
   }
-  return figures(sizes, nullptr);
+  return folder_figures(sizes);
 }
 
 Result<Json> measure_speed(const LogitSource& source, PackageModel& model,

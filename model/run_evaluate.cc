@@ -113,8 +113,7 @@ Result<LoadedFolder> load_quantized_folder(const QuantizedCheckpoint& checkpoint
                                            const ModelConfig& config, const fs::path& folder) {
   ELQ_TRY(weights, load_weights(checkpoint));
   ELQ_CHECK(check_weights(config, weights, folder.string()));
-  ELQ_TRY(sizes, folder_sizes(checkpoint, config));
-  return LoadedFolder{make_model(config, std::move(weights)), std::move(sizes)};
+  return LoadedFolder{make_model(config, std::move(weights)), folder_sizes(checkpoint, config)};
 }
 
 Status check_vocab(std::int64_t found, std::int64_t expected, const fs::path& model) {
@@ -123,18 +122,25 @@ Status check_vocab(std::int64_t found, std::int64_t expected, const fs::path& mo
                fmt::format("vocabulary of {}, the float model has {}", found, expected), 0};
 }
 
-// What made the weights, by the provenance that the stages leave.
-std::string kind_of(const Json& provenance) {
-  return provenance.dump().find("\"qat\"") != std::string::npos ? "qat" : "ptq";
+// What made the weights: QAT leaves its figures under "qat" in quantization.json, which a package
+// carries in its provenance.
+std::string kind_of(const Json& quantization) {
+  return quantization.is_object() && quantization.contains("qat") ? "qat" : "ptq";
 }
 
-std::string package_kind(const Package& package) {
+Result<std::string> package_kind(const Package& package) {
+  const std::vector<PackageTensor>& tensors = package.tensors();
+  const bool packed = std::any_of(tensors.begin(), tensors.end(), [](const PackageTensor& tensor) {
+    return tensor.record.layout == ELQ_LAYOUT_PACKED;
+  });
+  if (!packed) return std::string("float");
   const auto section = package.section(ELQ_SECTION_PROV);
-  if (!section.ok()) return "ptq";
+  if (!section.ok()) return std::string("ptq");
   const std::vector<std::byte>& bytes = section.value();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const auto json = parse_json(text, "PROV", JsonLimits{});
-  return json.ok() ? kind_of(json.value()) : "ptq";
+  ELQ_TRY(json, parse_json(text, "section PROV", JsonLimits{}));
+  const auto found = json.find("quantization");
+  return found == json.end() ? std::string("ptq") : kind_of(*found);
 }
 
 Result<Candidate> open_package(const EvaluateOptions& options, const Inputs& inputs) {
@@ -148,7 +154,8 @@ Result<Candidate> open_package(const EvaluateOptions& options, const Inputs& inp
   candidate.source = package_source(model, options.model.string());
   candidate.source->max_tokens = inputs.longest;
   candidate.sizes = package_sizes(model->package());
-  candidate.kind = package_kind(model->package());
+  ELQ_TRY(kind, package_kind(model->package()));
+  candidate.kind = std::move(kind);
   candidate.isa = model->isa();
   candidate.session_bytes = model->session_bytes();
   ELQ_TRY(speed, measure_speed(*candidate.source, *model, inputs.windows.front()));
