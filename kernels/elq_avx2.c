@@ -250,8 +250,6 @@ ELQ_INLINE void tile_half(int wide, const elq_block* block, const elq_activation
     for (int t = 0; t < n; ++t) p[t] = _mm256_setzero_si256();
     for (; col < end; col += 32) tile_unit(wide, block->cells + 32 * h, a, col, n, p);
     const uint32_t group = block->first_group + g;
-    const uint8_t* scales = block->panel;
-    if (block->n_groups != 0) scales += elq_scale_offset(m, group);
 #pragma GCC unroll 4
     for (int t = 0; t < n; ++t) {
       __m256i* total = (__m256i*)(void*)(sums[t].i + 8 * h);
@@ -259,7 +257,7 @@ ELQ_INLINE void tile_half(int wide, const elq_block* block, const elq_activation
         *total = _mm256_add_epi32(*total, p[t]);
       } else {
         const __m256i d = level_sum(p[t], m->z2, tokens[t].sums[group]);
-        *total = add_scaled(m->scale_mode, *total, d, scales, h);
+        *total = add_scaled(m->scale_mode, *total, d, block->scales[g], h);
       }
     }
   }

@@ -147,11 +147,14 @@ ELQ_INLINE __m512i level_sum(__m512i code_sum, uint32_t z2, int32_t activation_s
   return _mm512_sub_epi32(_mm512_slli_epi32(code_sum, 1), offset);
 }
 
+ELQ_INLINE __m512i load_u8_scales(const uint8_t* scales) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)(const void*)scales));
+}
+
 /* sum + scale * D, int32 in U8 mode, float bits in F16 mode. */
 ELQ_INLINE __m512i add_scaled(uint32_t mode, __m512i sum, __m512i d, const uint8_t* scales) {
   if (mode == ELQ_SCALE_U8) {
-    const __m512i u8 = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)(const void*)scales));
-    return _mm512_add_epi32(sum, _mm512_mullo_epi32(u8, d));
+    return _mm512_add_epi32(sum, _mm512_mullo_epi32(load_u8_scales(scales), d));
   }
   const __m512 half = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(const void*)scales));
   const __m512 product = _mm512_mul_ps(half, _mm512_cvtepi32_ps(d));
@@ -204,24 +207,13 @@ ELQ_INLINE __m512i direct_width(uint32_t bits, const elq_matrix* m, const uint8_
 
 ELQ_VEC static int direct(const elq_matrix* m, const uint8_t* panel, const elq_activations* token,
                           elq_sums* sums) {
-  __m512i sum;
-  switch (m->bits) {
-    case 1:
-      sum = direct_width(1, m, panel, token);
-      break;
-    case 2:
-      sum = direct_width(2, m, panel, token);
-      break;
-    case 3:
-      sum = direct_width(3, m, panel, token);
-      break;
-    case 4:
-      sum = direct_width(4, m, panel, token);
-      break;
-    default:
-      sum = direct_width(8, m, panel, token);
-      break;
-  }
+  __m512i sum = _mm512_setzero_si512();
+  const uint32_t bits = m->bits; /* a constant in each inlined copy */
+  if (bits == 1) sum = direct_width(1, m, panel, token);
+  if (bits == 2) sum = direct_width(2, m, panel, token);
+  if (bits == 3) sum = direct_width(3, m, panel, token);
+  if (bits == 4) sum = direct_width(4, m, panel, token);
+  if (bits == 8) sum = direct_width(8, m, panel, token);
   _mm512_store_si512(sums, sum);
   return 1;
 }
@@ -272,28 +264,23 @@ ELQ_INLINE void unpack_width(uint32_t bits, const elq_matrix* m, const uint8_t* 
 
 ELQ_VEC static void unpack(const elq_matrix* m, const uint8_t* panel, uint32_t first_unit,
                            uint32_t n_units, uint8_t* cells) {
-  switch (m->bits) {
-    case 1:
-      unpack_width(1, m, panel, first_unit, n_units, cells);
-      break;
-    case 2:
-      unpack_width(2, m, panel, first_unit, n_units, cells);
-      break;
-    case 3:
-      unpack_width(3, m, panel, first_unit, n_units, cells);
-      break;
-    case 4:
-      unpack_width(4, m, panel, first_unit, n_units, cells);
-      break;
-    default:
-      unpack_width(8, m, panel, first_unit, n_units, cells);
-      break;
-  }
+  const uint32_t bits = m->bits; /* a constant in each inlined copy */
+  if (bits == 1) unpack_width(1, m, panel, first_unit, n_units, cells);
+  if (bits == 2) unpack_width(2, m, panel, first_unit, n_units, cells);
+  if (bits == 3) unpack_width(3, m, panel, first_unit, n_units, cells);
+  if (bits == 4) unpack_width(4, m, panel, first_unit, n_units, cells);
+  if (bits == 8) unpack_width(8, m, panel, first_unit, n_units, cells);
 }
 
-ELQ_INLINE void tile_n(uint32_t mode, const elq_block* block, const elq_activations* tokens,
-                       elq_sums* sums, const int n) {
+/*
+ * D = 2 P - z2 A by one 16-bit dot product per lane: |A| <= 127 * 256 and z2 <= 256 fit, their
+ * upper halves are a sign and a zero. narrow: |D| < 2^15, so u8 * D is one more of them, not a slow
+ * multiply.
+ */
+ELQ_INLINE void tile_n(uint32_t mode, int narrow, const elq_block* block,
+                       const elq_activations* tokens, elq_sums* sums, const int n) {
   const elq_matrix* m = block->m;
+  const __m512i minus_z2 = _mm512_set1_epi32((uint16_t)-m->z2);
   const int8_t* a[ELQ_TILE_TOKENS];
   __m512i total[ELQ_TILE_TOKENS];
 #pragma GCC unroll 8
@@ -313,16 +300,18 @@ ELQ_INLINE void tile_n(uint32_t mode, const elq_block* block, const elq_activati
 #pragma GCC unroll 8
       for (int t = 0; t < n; ++t) p[t] = _mm512_dpbusd_epi32(p[t], cell, spread(a[t] + col));
     }
-    const uint32_t group = block->first_group + g;
-    const uint8_t* scales = block->panel;
-    if (mode != ELQ_SCALE_ROW) scales += elq_scale_offset(m, group);
 #pragma GCC unroll 8
     for (int t = 0; t < n; ++t) {
       if (mode == ELQ_SCALE_ROW) {
         total[t] = _mm512_add_epi32(total[t], p[t]);
+        continue;
+      }
+      const __m512i sum = _mm512_set1_epi32(tokens[t].sums[block->first_group + g]);
+      const __m512i d = _mm512_dpwssd_epi32(_mm512_slli_epi32(p[t], 1), sum, minus_z2);
+      if (narrow) {
+        total[t] = _mm512_dpwssd_epi32(total[t], load_u8_scales(block->scales[g]), d);
       } else {
-        total[t] =
-            add_scaled(mode, total[t], level_sum(p[t], m->z2, tokens[t].sums[group]), scales);
+        total[t] = add_scaled(mode, total[t], d, block->scales[g]);
       }
     }
   }
@@ -330,27 +319,28 @@ ELQ_INLINE void tile_n(uint32_t mode, const elq_block* block, const elq_activati
   for (int t = 0; t < n; ++t) _mm512_store_si512(sums + t, total[t]);
 }
 
-ELQ_INLINE void tile_mode(uint32_t mode, const elq_block* block, const elq_activations* tokens,
-                          uint32_t n, elq_sums* sums) {
-  if (n == 8) {
-    tile_n(mode, block, tokens, sums, 8);
-    return;
-  }
+ELQ_INLINE void tile_mode(uint32_t mode, int narrow, const elq_block* block,
+                          const elq_activations* tokens, uint32_t n, elq_sums* sums) {
   uint32_t t = 0;
-  for (; t + 4 <= n; t += 4) tile_n(mode, block, tokens + t, sums + t, 4);
-  for (; t < n; ++t) tile_n(mode, block, tokens + t, sums + t, 1);
+  for (; t + 8 <= n; t += 8) tile_n(mode, narrow, block, tokens + t, sums + t, 8);
+  for (; t + 4 <= n; t += 4) tile_n(mode, narrow, block, tokens + t, sums + t, 4);
+  for (; t < n; ++t) tile_n(mode, narrow, block, tokens + t, sums + t, 1);
 }
 
-/* Mode ROW here means "only add up codes": that is what a part of a single group needs in every
- * mode. */
+/* Mode ROW here means "only add up codes": what a part of a single group needs in every mode. */
 ELQ_VEC static void tile(const elq_block* block, const elq_activations* tokens, uint32_t n,
                          elq_sums* sums) {
+  const elq_matrix* m = block->m;
+  const uint32_t top = 2u * ((1u << m->bits) - 1u);
+  const uint32_t level = top - m->z2 > m->z2 ? top - m->z2 : m->z2;
   if (block->n_groups == 0) {
-    tile_mode(ELQ_SCALE_ROW, block, tokens, n, sums);
-  } else if (block->m->scale_mode == ELQ_SCALE_U8) {
-    tile_mode(ELQ_SCALE_U8, block, tokens, n, sums);
+    tile_mode(ELQ_SCALE_ROW, 0, block, tokens, n, sums);
+  } else if (m->scale_mode == ELQ_SCALE_F16) {
+    tile_mode(ELQ_SCALE_F16, 0, block, tokens, n, sums);
+  } else if (level * 127u * m->group < 32768u) {
+    tile_mode(ELQ_SCALE_U8, 1, block, tokens, n, sums);
   } else {
-    tile_mode(ELQ_SCALE_F16, block, tokens, n, sums);
+    tile_mode(ELQ_SCALE_U8, 0, block, tokens, n, sums);
   }
 }
 

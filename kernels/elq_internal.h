@@ -40,13 +40,12 @@ typedef union elq_sums {
 /* A run of unpacked columns of one panel: cells[(column - first_col) / 4][row][column % 4]. */
 typedef struct elq_block {
   const elq_matrix* m;
-  const uint8_t* panel;
   const uint8_t* cells;
   uint32_t first_col;
   uint32_t n_cols;
   uint32_t first_group;
-  uint32_t
-      n_groups; /* 0: part of the only group, add up sum(code * a) and leave the scale for finish */
+  uint32_t n_groups; /* 0: part of the only group, add up code * a and leave the scale to finish */
+  const uint8_t* scales[ELQ_BLOCK_UNITS]; /* of each group, found once for all tiles */
 } elq_block;
 
 /* The pieces of one matmul; elq_walk.c puts them together. */

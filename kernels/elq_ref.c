@@ -98,8 +98,7 @@ static void ref_tile(const elq_block* block, const elq_activations* tokens, uint
       sum_codes(block->cells + (size_t)col * ELQ_PANEL_ROWS, a + col,
                 elq_min_u32(m->group, block->n_cols - col), code_sums);
       const uint32_t group = block->first_group + g;
-      add_group(m, block->panel + elq_scale_offset(m, group), code_sums, tokens[t].sums[group],
-                sums + t);
+      add_group(m, block->scales[g], code_sums, tokens[t].sums[group], sums + t);
     }
   }
 }

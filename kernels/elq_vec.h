@@ -270,9 +270,26 @@ ELQ_VEC_INLINE void vec_exp(elq_v16* value) {
   *value = p * (elq_v16)power;
 }
 
+/* The largest of n >= 1 values; any order gives the same one. */
+ELQ_VEC_INLINE float vec_max(const float* s, uint32_t n) {
+  elq_v16 most = (elq_v16){0} + s[0];
+  uint32_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    elq_v16 value;
+    vec_load(s + i, &value);
+    const elq_v16i mask = value > most;
+    most = (elq_v16)((mask & (elq_v16i)value) | (~mask & (elq_v16i)most));
+  }
+  float lane[16];
+  vec_store(lane, &most);
+  float top = lane[0];
+  for (int l = 1; l < 16; ++l) top = lane[l] > top ? lane[l] : top;
+  for (; i < n; ++i) top = s[i] > top ? s[i] : top;
+  return top;
+}
+
 ELQ_VEC static float vec_exp_sum(float* s, uint32_t n) {
-  float top = s[0];
-  for (uint32_t i = 1; i < n; ++i) top = s[i] > top ? s[i] : top;
+  const float top = vec_max(s, n);
   elq_v16 sum = {0};
   uint32_t i = 0;
   for (; i + 16 <= n; i += 16) {

@@ -19,25 +19,33 @@ static void write_rows(const elq_panel_ops* ops, const elq_matrix* m, uint32_t p
   memcpy(y + row, out, n * sizeof(float));
 }
 
-static elq_block block_at(const elq_matrix* m, const uint8_t* panel, const uint8_t* cells,
-                          uint32_t first_col) {
-  elq_block block = {m, panel, cells, first_col, 0, 0, 0};
-  block.n_cols = elq_min_u32(ELQ_BLOCK_COLS, m->padded_cols - first_col);
-  if (m->n_groups > 1) { /* then a group has at most 256 columns, and a block is whole groups */
-    block.first_group = first_col / m->group;
-    block.n_groups = (block.n_cols + m->group - 1) / m->group;
+static void set_block(elq_block* block, const uint8_t* panel, uint32_t first_col) {
+  const elq_matrix* m = block->m;
+  block->first_col = first_col;
+  block->n_cols = elq_min_u32(ELQ_BLOCK_COLS, m->padded_cols - first_col);
+  block->n_groups = 0;
+  if (m->n_groups == 1) return;
+  /* More than one: then a group has at most 256 columns, and a block is whole groups. */
+  block->first_group = first_col / m->group;
+  block->n_groups = (block->n_cols + m->group - 1) / m->group;
+  for (uint32_t g = 0; g < block->n_groups; ++g) {
+    block->scales[g] = panel + elq_scale_offset(m, block->first_group + g);
   }
-  return block;
 }
 
 static void walk_chunk(const elq_panel_ops* ops, const elq_matrix* m, uint32_t panel,
                        const elq_activations* tokens, uint32_t n, float* y, size_t y_stride) {
   _Alignas(64) uint8_t cells[ELQ_BLOCK_COLS * ELQ_PANEL_ROWS];
   elq_sums sums[ELQ_TOKEN_CHUNK];
+  const uint8_t* bytes = elq_panel(m, panel);
+  elq_block block;
+  block.m = m;
+  block.cells = cells;
+  block.first_group = 0;
   memset(sums, 0, n * sizeof sums[0]);
   for (uint32_t col = 0; col < m->padded_cols; col += ELQ_BLOCK_COLS) {
-    const elq_block block = block_at(m, elq_panel(m, panel), cells, col);
-    ops->unpack(m, block.panel, col / 32u, block.n_cols / 32u, cells);
+    set_block(&block, bytes, col);
+    ops->unpack(m, bytes, col / 32u, block.n_cols / 32u, cells);
     for (uint32_t t = 0; t < n; t += ELQ_TILE_TOKENS) {
       ops->tile(&block, tokens + t, elq_min_u32(ELQ_TILE_TOKENS, n - t), sums + t);
     }
