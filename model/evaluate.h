@@ -54,7 +54,8 @@ Result<std::vector<std::vector<TokenScore>>> score_windows(
 /// the answer; white space around both is ignored.
 struct TaskItem {
   std::string prompt;
-  std::string answer;                 ///< Trimmed, not empty, one line.
+  std::string answer;   ///< Trimmed, not empty, one line.
+  std::string spelled;  ///< As the file has it, with the space that it may begin with.
   std::vector<std::uint32_t> tokens;  ///< Of the prompt, BOS included where the tokenizer adds it.
 };
 

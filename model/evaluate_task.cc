@@ -91,7 +91,8 @@ class Greedy {
   std::vector<std::uint32_t> draft_tokens() const {
     const std::string said = text();
     const std::size_t begun = trim(said).size();
-    const std::string rest = item_.answer.substr(std::min(begun, item_.answer.size())) + "\n";
+    const std::string left = item_.answer.substr(std::min(begun, item_.answer.size()));
+    const std::string rest = (generated_.empty() ? item_.spelled : left) + "\n";
     std::vector<std::uint32_t> draft = tokenizer_.encode(rest);
     const std::vector<std::uint32_t> before = tokenizer_.encode(item_.prompt + said);
     const std::vector<std::uint32_t> joined = tokenizer_.encode(item_.prompt + said + rest);
@@ -144,7 +145,7 @@ Result<TaskItem> parse_item(std::string_view line, const std::string& subject,
   ELQ_TRY(json, parse_json(line, subject, JsonLimits{}));
   ELQ_TRY(prompt, text_member(json, "prompt", subject));
   ELQ_TRY(answer, text_member(json, "answer", subject));
-  TaskItem item{prompt, std::string(trim(answer)), {}};
+  TaskItem item{prompt, std::string(trim(answer)), answer, {}};
   if (item.answer.empty() || item.answer.find('\n') != std::string::npos) {
     return Error{ErrorCode::kInconsistent, subject, "\"answer\" must be one line with text", 0};
   }

@@ -158,18 +158,15 @@ TEST(CheckWeights, NamesTheMissingTensorAndTheWrongShape) {
                       {"model.norm.weight", "[47]", "[48]"}));
 }
 
-// 127 / 2.54 = 50: 1.27 is code 63.5, a tie that goes to 64; 0.03 is 1.5, a tie as well, but in
-// float 0.03f * 50 is 1.4999999: code 1. Column 2 is kept, so its 100 neither counts nor changes.
+// The largest magnitude outside the kept column 2 is 127, so the scale is 1 and ties are
+// exact: 63.5 and 1.5 go up to the even code, 2.5 down.
 TEST(RoundActivations, FollowsTheKernelsRuleByHand) {
-  const torch::Tensor x = torch::tensor({1.27F, -2.54F, 100.0F, 0.03F, 0.0F}).unsqueeze(0);
+  const torch::Tensor x =
+      torch::tensor({63.5F, -127.0F, 1000.3F, 1.5F, 2.5F, -0.6F, 0.0F}).unsqueeze(0);
   const std::vector<std::uint16_t> kept = {2};
-  const torch::Tensor y = round_activations(x, kept);
-  const float scale = 2.54F / 127.0F;
-  EXPECT_FLOAT_EQ(y[0][1].item<float>(), -127 * scale);
-  EXPECT_FLOAT_EQ(y[0][2].item<float>(), 100.0F);
-  EXPECT_FLOAT_EQ(y[0][4].item<float>(), 0.0F);
-  EXPECT_NEAR(y[0][0].item<float>() / scale, std::nearbyint(1.27F * (127.0F / 2.54F)), 1e-4);
-  EXPECT_NEAR(y[0][3].item<float>() / scale, std::nearbyint(0.03F * (127.0F / 2.54F)), 1e-4);
+  const torch::Tensor expected =
+      torch::tensor({64.0F, -127.0F, 1000.3F, 2.0F, 2.0F, -1.0F, 0.0F}).unsqueeze(0);
+  EXPECT_TRUE(torch::equal(round_activations(x, kept), expected));
   EXPECT_TRUE(torch::equal(round_activations(torch::zeros({2, 4}), {}), torch::zeros({2, 4})));
 }
 
