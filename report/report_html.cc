@@ -228,8 +228,8 @@ std::string quality_charts(const ReportView& view, const TextTable& detail) {
 std::string charts(const ReportView& view) {
   const TextTable detail = detail_table(view);
   std::string out = "<h2>Charts</h2>\n<div class=\"charts\">\n";
-  out += figure({"", "Where the bytes are", "Package by role."}, role_legend(), chart_bytes(view),
-                bytes_table(view));
+  out += figure({"", "Where the bytes are", "By role; of the float model its weights alone."},
+                role_legend(), chart_bytes(view), bytes_table(view));
   out += quality_charts(view, detail);
   out += figure({"", "Training", "Loss of quantization-aware training."}, "", chart_training(view),
                 curve_table(view));
@@ -242,12 +242,10 @@ std::string charts(const ReportView& view) {
   return out + "</div>\n";
 }
 
-std::string basis(const ReportView& view) {
-  for (const RunView& run : view.runs) {
-    if (run.basis.empty()) continue;
-    return "<p class=\"note\">Bits per weight: " + escape_html(run.basis) + ".</p>\n";
-  }
-  return "";
+std::string basis_note(const ReportView& view) {
+  const std::string basis = basis_of(view);
+  if (basis.empty()) return "";
+  return "<p class=\"note\">Bits per weight: " + escape_html(basis) + ".</p>\n";
 }
 
 }  // namespace
@@ -260,7 +258,7 @@ std::string report_html(const Json& report) {
   out += "</div>\n" + findings(view);
   out +=
       "<h2>All figures</h2>\n<div class=\"panel\">\n" + html_table(detail_table(view)) + "</div>\n";
-  out += basis(view) + charts(view);
+  out += basis_note(view) + charts(view);
   if (!view.stages.empty()) {
     out += "<h2>Stages</h2>\n<div class=\"panel\">\n" + html_table(stage_table(view)) + "</div>\n";
   }

@@ -61,10 +61,8 @@ std::string terminal_table(const TextTable& table) {
 }
 
 std::string basis_note(const ReportView& view) {
-  for (const RunView& run : view.runs) {
-    if (!run.basis.empty()) return "Bits per weight: " + run.basis + ".";
-  }
-  return "";
+  const std::string basis = basis_of(view);
+  return basis.empty() ? "" : "Bits per weight: " + basis + ".";
 }
 
 }  // namespace

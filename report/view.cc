@@ -51,6 +51,15 @@ void read_metrics(const Json& metrics, RunView& run) {
   run.task_accuracy = measure(metrics, "task_accuracy");
 }
 
+/// The float model has no package; its weights as they are in memory stand beside the packages.
+void add_float_size(RunView& run) {
+  if (run.kind != RunKind::kFloat) return;
+  double sum = 0;
+  for (const auto& [role, bytes] : run.bytes_by_role) sum += bytes;
+  if (!run.package_bytes && sum > 0) run.package_bytes = sum;
+  if (!run.bits_file) run.bits_file = run.bits_ram;
+}
+
 RunView read_run(const Json& json) {
   RunView run;
   run.name = text(json, "name");
@@ -64,6 +73,7 @@ RunView read_run(const Json& json) {
   for (const auto& [role, value] : section(bytes, "by_role").items()) {
     if (value.is_number()) run.bytes_by_role.emplace_back(role, value.get<double>());
   }
+  add_float_size(run);
   read_metrics(section(json, "metrics"), run);
   run.tokens = number(json, "tokens");
   run.contexts = number(json, "contexts");
@@ -91,18 +101,26 @@ const char* kind_name(RunKind kind) {
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
+std::string basis_of(const ReportView& view) {
+  std::string basis;
+  for (const RunView& run : view.runs) {
+    if (run.basis.size() > basis.size()) basis = run.basis;
+  }
+  return basis;
+}
+
 int role_group(const std::string& role) {
   const auto begins = [&role](const char* prefix) { return role.rfind(prefix, 0) == 0; };
   if (begins("embed") || begins("head")) return 0;
-  if (begins("attn.") || role == "attention") return 1;
+  if (begins("attn")) return 1;
   if (begins("mlp")) return 2;
-  if (begins("norm") || begins("bias")) return 3;
+  if (begins("scales") || begins("kept")) return 3;
   return 4;
 }
 
 const char* role_group_name(int group) {
-  constexpr std::array<const char*, kRoleGroups> kNames = {"embedding, head", "attention", "MLP",
-                                                           "norms, biases", "tokenizer, other"};
+  constexpr std::array<const char*, kRoleGroups> kNames = {
+      "embedding, head", "attention", "MLP", "scales, kept columns", "norms, tokenizer, other"};
   return kNames.at(static_cast<std::size_t>(group));
 }
 

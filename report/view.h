@@ -31,7 +31,7 @@ struct RunView {
   RunKind kind = RunKind::kFloat;
   std::optional<double> bits_file, bits_ram;
   std::string basis;
-  std::optional<double> package_bytes;
+  std::optional<double> package_bytes;  ///< Of a float model its weights.
   std::vector<std::pair<std::string, double>> bytes_by_role;
   Measure perplexity, perplexity_ratio, kl_mean, kl_median, kl_p99, top1, task_accuracy;
   std::optional<double> tokens, contexts, prefill_tps, decode_tps, peak_rss;
@@ -68,8 +68,11 @@ struct ReportView {
 /// "float", "ptq", "qat".
 const char* kind_name(RunKind kind);
 
+/// What the report says bits per weight mean: of the quantized runs, whose text says more.
+std::string basis_of(const ReportView& view);
+
 /// The five groups that charts of bytes use, from a role of bytes.by_role: embedding and head,
-/// attention, MLP, norms and biases, everything else (tokenizer, metadata, padding).
+/// attention, MLP, scales and kept columns, everything else (norms, tokenizer, metadata).
 inline constexpr int kRoleGroups = 5;
 int role_group(const std::string& role);
 const char* role_group_name(int group);

@@ -70,10 +70,29 @@ TEST(ReportText, ComparisonSaysWhoIsBetterOrThatNobodyKnows) {
 
 TEST(ReportText, RolesFallIntoGroups) {
   EXPECT_STREQ(role_group_name(role_group("embed")), "embedding, head");
+  EXPECT_STREQ(role_group_name(role_group("attn")), "attention");
   EXPECT_STREQ(role_group_name(role_group("attn.q")), "attention");
   EXPECT_STREQ(role_group_name(role_group("mlp.down")), "MLP");
-  EXPECT_STREQ(role_group_name(role_group("norm")), "norms, biases");
-  EXPECT_STREQ(role_group_name(role_group("tokenizer")), "tokenizer, other");
+  EXPECT_STREQ(role_group_name(role_group("scales")), "scales, kept columns");
+  EXPECT_STREQ(role_group_name(role_group("kept")), "scales, kept columns");
+  EXPECT_STREQ(role_group_name(role_group("metadata")), "norms, tokenizer, other");
+}
+
+TEST(ReportView, FloatModelHasTheSizeOfItsWeights) {
+  const Json run = Json::parse(R"({"name": "f", "kind": "float", "bits_per_weight": {"file": null,
+      "ram": 16, "basis": "short"}, "bytes": {"package": null, "by_role": {"attn": 3, "embed": 4}},
+      "metrics": {}})");
+  Json packed = run;
+  packed["kind"] = "ptq";
+  packed["name"] = "p";
+  packed["bits_per_weight"]["basis"] = "longer text";
+  const ReportView view =
+      make_view({{"format", "elastiq.report/1"}, {"runs", Json::array({run, packed})}});
+  EXPECT_EQ(view.runs[0].package_bytes, 7);
+  EXPECT_EQ(view.runs[0].bits_file, 16);
+  EXPECT_FALSE(view.runs[1].package_bytes);
+  EXPECT_FALSE(view.runs[1].bits_file);
+  EXPECT_EQ(basis_of(view), "longer text");
 }
 
 }  // namespace
