@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/elq_layout.h"
+#include "model/decoder_product.h"
 
 namespace elastiq {
 namespace {
@@ -16,6 +17,7 @@ torch::Tensor in_type(const torch::Tensor& x, MatmulType type) {
 
 // x [tokens, in] times w [out, in] transposed.
 torch::Tensor product(const torch::Tensor& x, const torch::Tensor& w, MatmulType type) {
+  if (type == MatmulType::kF32) return product_transposed(x, w);
   return torch::mm(in_type(x, type), in_type(w, type).t()).to(torch::kFloat32);
 }
 
