@@ -1,5 +1,8 @@
 #include "cli/stage_command.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+
 #include <iostream>
 
 #include "recipes/child_process.h"
@@ -30,6 +33,8 @@ void add_stage_runner(CLI::App& app, int& status, const StageEntry* begin, const
   command->add_option("name", arguments->name, "stage")->required();
   command->add_option("file", arguments->file, "options file, JSON")->required();
   command->callback([arguments, begin, end, &status] {
+    // A runner that was killed leaves no stage behind that computes for nobody.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     const Result<Json> result = run_entry(*arguments, begin, end);
     // The caller reads the error from the document and shows it; no second copy here.
     std::cout << dump_json(result.ok() ? result.value() : error_json(result.error()));
