@@ -217,17 +217,14 @@ std::uint16_t f16_code(double half_scale) {
   return std::max(bits, kSmallestF16Scale);
 }
 
-}  // namespace
-
-Result<ColumnWeights> column_weights(std::span<const float> importance, std::int64_t cols,
-                                     const Scheme& scheme,
-                                     std::span<const std::uint16_t> kept_index) {
-  if (!importance.empty() && importance.size() != static_cast<std::size_t>(cols)) {
+Result<std::vector<double>> checked_importance(std::span<const float> importance,
+                                               std::int64_t cols) {
+  std::vector<double> h(static_cast<std::size_t>(cols), 1.0);
+  if (!importance.empty() && importance.size() != h.size()) {
     return Error{
         ErrorCode::kInvalidArgument, "importance",
         std::to_string(importance.size()) + " values for " + std::to_string(cols) + " columns", 0};
   }
-  std::vector<double> h(static_cast<std::size_t>(cols), 1.0);
   for (std::size_t j = 0; j < importance.size(); ++j) {
     if (!std::isfinite(importance[j]) || importance[j] < 0.0f) {
       return Error{ErrorCode::kNonFinite, "importance",
@@ -235,6 +232,39 @@ Result<ColumnWeights> column_weights(std::span<const float> importance, std::int
     }
     h[j] = static_cast<double>(importance[j]);
   }
+  return h;
+}
+
+/// Weights of the columns of group g: docs/numerics.md 3.1.
+void weigh_group(std::span<const double> h, std::span<const char> kept, std::size_t g,
+                 ColumnWeights& result) {
+  double sum = 0.0;
+  double count = 0.0;
+  for (std::size_t j = 0; j < h.size(); ++j) {
+    if (kept[j] != 0) continue;
+    sum += h[j];
+    count += 1.0;
+  }
+  if (count == 0.0) return;
+  if (sum == 0.0) ++result.equal_groups;
+  const double floor = sum == 0.0 ? 1.0 : kImportanceFloor * sum / count;
+  double largest = 0.0;
+  for (std::size_t j = 0; j < h.size(); ++j) {
+    if (kept[j] == 0) largest = std::max(largest, std::max(h[j], floor));
+  }
+  result.unit[g] = largest;
+  for (std::size_t j = 0; j < h.size(); ++j) {
+    if (kept[j] != 0) continue;
+    result.weight[g * result.stride + j] = static_cast<float>(std::max(h[j], floor) / largest);
+  }
+}
+
+}  // namespace
+
+Result<ColumnWeights> column_weights(std::span<const float> importance, std::int64_t cols,
+                                     const Scheme& scheme,
+                                     std::span<const std::uint16_t> kept_index) {
+  ELQ_TRY(h, checked_importance(importance, cols));
   std::vector<char> kept(h.size(), 0);
   for (const std::uint16_t column : kept_index) kept[column] = 1;
 
@@ -250,26 +280,7 @@ Result<ColumnWeights> column_weights(std::span<const float> importance, std::int
   for (std::size_t g = 0; g < groups; ++g) {
     const std::size_t first = g * width;
     const std::size_t n = std::min(width, h.size() - first);
-    double sum = 0.0;
-    std::size_t counted = 0;
-    for (std::size_t j = first; j < first + n; ++j) {
-      if (kept[j] != 0) continue;
-      sum += h[j];
-      ++counted;
-    }
-    if (counted == 0) continue;
-    if (sum == 0.0) ++result.equal_groups;
-    const double floor = sum == 0.0 ? 1.0 : kImportanceFloor * sum / static_cast<double>(counted);
-    double largest = 0.0;
-    for (std::size_t j = first; j < first + n; ++j) {
-      if (kept[j] == 0) largest = std::max(largest, std::max(h[j], floor));
-    }
-    result.unit[g] = largest;
-    for (std::size_t j = 0; j < n; ++j) {
-      if (kept[first + j] != 0) continue;
-      result.weight[g * result.stride + j] =
-          static_cast<float>(std::max(h[first + j], floor) / largest);
-    }
+    weigh_group({h.data() + first, n}, {kept.data() + first, n}, g, result);
   }
   return result;
 }
