@@ -53,9 +53,10 @@ TEST(SafetensorsDocument, TypesAndLimit) {
   const std::string text = document();
   std::string types = "Types: ";
   for (int i = 0; i <= static_cast<int>(DType::kBool); ++i) {
-    types += (i > 0 ? " " : "") + std::string(dtype_name(static_cast<DType>(i)));
+    if (i > 0) types += ' ';
+    types += dtype_name(static_cast<DType>(i));
   }
-  EXPECT_NE(text.find(types + "."), std::string::npos) << types;
+  EXPECT_NE(text.find(types + '.'), std::string::npos) << types;
   EXPECT_EQ(kMaxSafetensorsHeaderBytes, 100'000'000u);
   EXPECT_NE(text.find("at most 100,000,000"), std::string::npos);
 }
