@@ -53,15 +53,17 @@ struct QuantParameters {
 Result<QuantParameters> quant_parameters(const QuantizedMatrix& matrix, const std::string& name);
 
 /// Adds latent weights: the original weight in steps where it rounds to the matrix's code, else the
-/// nearest value inside that code's bin; all at least kBinMargin away from the bin's edges.
+/// nearest value inside that code's bin; all at least `margin` (in steps, 0 to 0.5) away from the
+/// bin's edges, so that a forward pass gives the same codes.
 /// original: rows * cols.
-Status add_latent(QuantParameters& parameters, std::span<const float> original,
+Status add_latent(QuantParameters& parameters, std::span<const float> original, float margin,
                   const std::string& name);
 
-/// Distance of a fresh latent from the next code's bin, in steps: Adam moves every latent by about
-/// its rate per step whatever the signal, and codes that sit on an edge would flip at random
-/// (numerics-and-quality.md section 10.4).
-inline constexpr float kBinMargin = 1.0f / 32.0f;
+/// Margin for a phase of so many steps at a rate in quantization steps. Adam moves every latent by
+/// about its rate whatever the signal; without a signal that is a random walk, and codes that sit
+/// on an edge would flip at random, which costs more than it brings (numerics-and-quality.md
+/// section 10.4). rate * sqrt(steps) is 1.6 standard deviations of that walk under a cosine.
+float latent_margin(double rate, std::int64_t steps);
 
 /// The parameters as they are packed.
 QuantizedMatrix to_quantized_matrix(const QuantParameters& parameters);

@@ -6,8 +6,8 @@ namespace elastiq {
 
 namespace {
 
-// Six chunk x vocabulary tensors live at a time: 150 MB for a vocabulary of 49152.
-constexpr std::int64_t kChunkElements = std::int64_t{128} * 49152;
+// Six chunk x vocabulary tensors live at a time: 300 MB for 256 tokens of a vocabulary of 49152.
+constexpr std::int64_t kChunkElements = std::int64_t{256} * 49152;
 
 }  // namespace
 

@@ -96,7 +96,13 @@ LatentRange latent_range(const Scheme& scheme) {
   return {-grid.zero - 0.5f, grid.last - grid.zero + 0.5f};
 }
 
-Status add_latent(QuantParameters& p, std::span<const float> original, const std::string& name) {
+float latent_margin(double rate, std::int64_t steps) {
+  constexpr double kMost = 0.25;
+  return static_cast<float>(std::min(kMost, rate * std::sqrt(static_cast<double>(steps))));
+}
+
+Status add_latent(QuantParameters& p, std::span<const float> original, float margin,
+                  const std::string& name) {
   const auto bad =
       std::find_if_not(original.begin(), original.end(), [](float w) { return std::isfinite(w); });
   if (bad != original.end()) {
@@ -118,7 +124,7 @@ Status add_latent(QuantParameters& p, std::span<const float> original, const std
       const float index = static_cast<float>(codes[i]) - grid.zero;
       const float weight =
           step == 0.0f ? index : original[static_cast<std::size_t>(i)] / step - shift;
-      const float reach = 0.5f - kBinMargin;
+      const float reach = 0.5f - margin;
       latent[i] = std::clamp(weight, index - reach, index + reach);
     }
   });

@@ -154,7 +154,10 @@ class QatRun {
 };
 
 Status QatRun::begin_phase(const std::string& phase) {
-  if (phase == kCodes) ELQ_CHECK(student_.add_latents(inputs_.teacher));
+  if (phase == kCodes) {
+    const float margin = latent_margin(options_.code_rate, options_.code_steps);
+    ELQ_CHECK(student_.add_latents(inputs_.teacher, margin));
+  }
   // Fresh moments: the second phase starts a schedule of its own with its own warm-up.
   adam_ = AdamW();
   student_.add_parameters(adam_, options_);

@@ -105,14 +105,14 @@ Result<Student> Student::make(const QuantizedCheckpoint& checkpoint, const Model
   return student;
 }
 
-Status Student::add_latents(const Weights& original) {
+Status Student::add_latents(const Weights& original, float margin) {
   for (auto& [name, p] : matrices_) {
     const auto found = original.find(name);
     if (found == original.end() || found->second.numel() != p.rows * p.cols) {
       return Error{ErrorCode::kInconsistent, name,
                    "the float model has no tensor of this name and shape"};
     }
-    ELQ_CHECK(add_latent(p, values_of(found->second), name));
+    ELQ_CHECK(add_latent(p, values_of(found->second), margin, name));
   }
   return ok_status();
 }

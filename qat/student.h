@@ -24,7 +24,7 @@ class Student {
   static Result<Student> make(const QuantizedCheckpoint& checkpoint, const ModelConfig& config);
 
   /// Phase 2: latent weights for all matrices, see add_latent. The original is the float model.
-  Status add_latents(const Weights& original);
+  Status add_latents(const Weights& original, float margin);
 
   /// Registers what trains now; rates from the options.
   void add_parameters(AdamW& adam, const QatOptions& options);
