@@ -50,7 +50,9 @@ inline Coded code_f16(float start, float log) {
 
 inline Coded code_int8(float value) {
   const float continuous = kInt8Unit * value;
-  return {std::clamp(std::nearbyint(continuous), -128.0f, 127.0f), continuous, -128.0f, 127.0f};
+  // Adding 0 turns -0 into the 0 that an int8 holds.
+  const float rounded = std::clamp(std::nearbyint(continuous), -128.0f, 127.0f) + 0.0f;
+  return {rounded, continuous, -128.0f, 127.0f};
 }
 
 /// Straight-through gradient of a coded value: passes inside the range, and outside where descent

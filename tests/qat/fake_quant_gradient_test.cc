@@ -82,7 +82,8 @@ TEST(FakeQuantGradient, ScalesReceiveTheSumOfGradientTimesWeight) {
         EXPECT_NEAR(at(p.value().group_log.grad(), row * 2 + group), expected, 1e-5);
         total += expected;
       }
-      if (mode == ScaleMode::kU8) EXPECT_NEAR(at(p.value().row_log.grad(), row), total, 1e-5);
+      if (mode == ScaleMode::kF16) continue;
+      EXPECT_NEAR(at(p.value().row_log.grad(), row), total, 1e-5);
     }
   }
 }
