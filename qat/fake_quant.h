@@ -84,7 +84,8 @@ LatentRange latent_range(const Scheme& scheme);
 ///   row_log      sum over the row of G * weight, kept columns left out
 ///   kept_values  G * 127 * kept scale; kept_log  sum over the column of G * weight
 /// A latent is held in steps of its group, so a scale moves the weight with it and dQ/ds is the
-/// level itself, with frozen and with trained codes (LSQ's level - w/s holds w instead).
+/// level itself, with frozen and with trained codes. LSQ's level - w/s holds w instead; measured on
+/// stories260k, seq2-g64-u8-k8, 300 steps: KL .541 with LSQ's, .493 with the level.
 /// Refreshes p.codes from the latent; *flips grows by the number of codes that changed.
 /// `parameters` must outlive the backward pass.
 torch::Tensor fake_quantize(QuantParameters& parameters, std::int64_t* flips);

@@ -114,10 +114,31 @@ TEST_F(RunQat, BothPhasesLowerTheDivergence) {
   o.code_rate = 1e-2;
   const auto codes = run_qat(o);
   ASSERT_TRUE(accepted(codes));
-  EXPECT_LT(mean_loss(codes.value(), 114, 120), 0.8 * after_scales);
-  EXPECT_GT(codes.value().at("drift").at("codes_changed").get<double>(), 0.005);
+  const double after_codes = mean_loss(codes.value(), 114, 120);
+  EXPECT_LT(after_codes, 0.8 * after_scales);
+  // How many codes move depends on the margin of the latents (docs of latent_margin); that some do,
+  // and that it is they who lower the divergence, does not: as many steps of scales alone end
+  // higher.
+  EXPECT_GT(codes.value().at("drift").at("codes_changed").get<double>(), 0.0);
+  o.out = folder_ / "longer-scales";
+  o.scale_steps = 120;
+  o.code_steps = 0;
+  const auto longer_scales = run_qat(o);
+  ASSERT_TRUE(accepted(longer_scales));
+  EXPECT_LT(after_codes, 0.9 * mean_loss(longer_scales.value(), 114, 120));
 }
 
+
+TEST_F(RunQat, ZProbe) {
+  for (const double rate : {1e-2, 2e-2, 4e-2}) for (const std::int64_t steps : {60, 240}) {
+    QatOptions o = options("p" + std::to_string(rate) + std::to_string(steps));
+    o.scale_steps = 60; o.code_steps = steps; o.scale_rate = o.kept_rate = 1e-2; o.code_rate = rate;
+    const auto codes = run_qat(o); ASSERT_TRUE(accepted(codes));
+    o.out = folder_ / ("q" + std::to_string(rate) + std::to_string(steps)); o.scale_steps = 60 + steps; o.code_steps = 0;
+    const auto scales = run_qat(o); ASSERT_TRUE(accepted(scales));
+    std::printf("PROBE rate %g steps %ld codes %g scales %g changed %g\n", rate, steps, mean_loss(codes.value(), 54+steps, 60+steps), mean_loss(scales.value(), 54+steps, 60+steps), codes.value().at("drift").at("codes_changed").get<double>());
+  }
+}
 TEST_F(RunQat, InterruptedAndResumedIsByteForByteUnbroken) {
   ASSERT_TRUE(accepted(run_qat(options("unbroken"))));
   // In the first phase, at its end, and in the second.
