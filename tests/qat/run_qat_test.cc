@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "core/float_bits.h"
+#include "core/rng.h"
 #include "tests/qat/tiny_runs.h"
 
 namespace elastiq {
@@ -98,47 +99,52 @@ TEST_F(RunQat, FirstPhaseLeavesTheCodes) {
   EXPECT_GT(report.value().at("drift").at("scale_mean").get<double>(), 0.0);
 }
 
-TEST_F(RunQat, BothPhasesLowerTheDivergence) {
+TEST_F(RunQat, ScalesLowerTheDivergence) {
   QatOptions o = options("scales");
   o.scale_steps = 60;
   o.code_steps = 0;
   o.scale_rate = o.kept_rate = 1e-2;
-  const auto scales = run_qat(o);
-  ASSERT_TRUE(accepted(scales));
-  const double start = scales.value().at("curve").at(0).at("loss").get<double>();
-  const double after_scales = mean_loss(scales.value(), 54, 60);
-  EXPECT_LT(after_scales, 0.8 * start);
-
-  o.out = folder_ / "codes";
-  o.code_steps = 60;
-  o.code_rate = 1e-2;
-  const auto codes = run_qat(o);
-  ASSERT_TRUE(accepted(codes));
-  const double after_codes = mean_loss(codes.value(), 114, 120);
-  EXPECT_LT(after_codes, 0.8 * after_scales);
-  // How many codes move depends on the margin of the latents (docs of latent_margin); that some do,
-  // and that it is they who lower the divergence, does not: as many steps of scales alone end
-  // higher.
-  EXPECT_GT(codes.value().at("drift").at("codes_changed").get<double>(), 0.0);
-  o.out = folder_ / "longer-scales";
-  o.scale_steps = 120;
-  o.code_steps = 0;
-  const auto longer_scales = run_qat(o);
-  ASSERT_TRUE(accepted(longer_scales));
-  EXPECT_LT(after_codes, 0.9 * mean_loss(longer_scales.value(), 114, 120));
+  const auto report = run_qat(o);
+  ASSERT_TRUE(accepted(report));
+  const double start = report.value().at("curve").at(0).at("loss").get<double>();
+  EXPECT_LT(mean_loss(report.value(), 54, 60), 0.2 * start);  // Measured: 0.05.
 }
 
-
-TEST_F(RunQat, ZProbe) {
-  for (const double rate : {1e-2, 2e-2, 4e-2}) for (const std::int64_t steps : {60, 240}) {
-    QatOptions o = options("p" + std::to_string(rate) + std::to_string(steps));
-    o.scale_steps = 60; o.code_steps = steps; o.scale_rate = o.kept_rate = 1e-2; o.code_rate = rate;
-    const auto codes = run_qat(o); ASSERT_TRUE(accepted(codes));
-    o.out = folder_ / ("q" + std::to_string(rate) + std::to_string(steps)); o.scale_steps = 60 + steps; o.code_steps = 0;
-    const auto scales = run_qat(o); ASSERT_TRUE(accepted(scales));
-    std::printf("PROBE rate %g steps %ld codes %g scales %g changed %g\n", rate, steps, mean_loss(codes.value(), 54+steps, 60+steps), mean_loss(scales.value(), 54+steps, 60+steps), codes.value().at("drift").at("codes_changed").get<double>());
+/// Moves one code in five by one step: damage that scales cannot repair, and codes can.
+void damage_codes(QuantizedMatrix& m, Rng& rng) {
+  for (std::int64_t row = 0; row < m.rows; ++row) {
+    for (std::int64_t col = 0; col < m.cols; ++col) {
+      if (std::find(m.kept_index.begin(), m.kept_index.end(), col) != m.kept_index.end()) continue;
+      if (rng.below(5) != 0) continue;
+      std::uint8_t& code = m.codes[static_cast<std::size_t>(row * m.cols + col)];
+      code = static_cast<std::uint8_t>(code == 0 ? 1 : code - 1);
+    }
   }
 }
+
+TEST_F(RunQat, CodesRepairWhatScalesCannot) {
+  QuantizedCheckpoint damaged = read("ptq");
+  Rng rng(9);
+  for (auto& [name, matrix] : damaged.matrices) damage_codes(matrix, rng);
+  ASSERT_TRUE(
+      accepted(write_quantized_checkpoint(folder_ / "damaged", damaged, folder_ / "model")));
+  QatOptions o = options("codes");
+  o.ptq = folder_ / "damaged";
+  o.scale_rate = o.kept_rate = o.code_rate = 1e-2;
+  o.scale_steps = 60;
+  o.code_steps = 120;
+  const auto codes = run_qat(o);
+  ASSERT_TRUE(accepted(codes));
+  o.out = folder_ / "scales";
+  o.scale_steps = 180;
+  o.code_steps = 0;
+  const auto scales = run_qat(o);
+  ASSERT_TRUE(accepted(scales));
+  // Measured: .0081 and .0131, from a start of .54; 2.6 % of the codes moved.
+  EXPECT_LT(mean_loss(codes.value(), 174, 180), 0.8 * mean_loss(scales.value(), 174, 180));
+  EXPECT_GT(codes.value().at("drift").at("codes_changed").get<double>(), 0.01);
+}
+
 TEST_F(RunQat, InterruptedAndResumedIsByteForByteUnbroken) {
   ASSERT_TRUE(accepted(run_qat(options("unbroken"))));
   // In the first phase, at its end, and in the second.
