@@ -1,6 +1,7 @@
+#include "quantize/run_plan.h"
+
 #include "model/config.h"
 #include "model/tensor_roles.h"
-#include "quantize/plan_inputs.h"
 #include "quantize/run_quantize.h"
 
 namespace elastiq {

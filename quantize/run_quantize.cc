@@ -14,8 +14,8 @@
 #include "kernels/elq_layout.h"
 #include "model/decoder.h"
 #include "model/model_digest.h"
-#include "quantize/plan_inputs.h"
-#include "quantize/quantize_blocks.h"
+#include "quantize/run_blocks.h"
+#include "quantize/run_plan.h"
 
 namespace elastiq {
 namespace {

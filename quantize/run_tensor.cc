@@ -1,4 +1,4 @@
-#include "quantize/quantize_tensor.h"
+#include "quantize/run_tensor.h"
 
 #include <numeric>
 

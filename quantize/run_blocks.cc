@@ -1,4 +1,4 @@
-#include "quantize/quantize_blocks.h"
+#include "quantize/run_blocks.h"
 
 #include <array>
 #include <span>
@@ -7,7 +7,7 @@
 #include "core/progress.h"
 #include "kernels/elq_layout.h"
 #include "model/tensor_roles.h"
-#include "quantize/propagate.h"
+#include "quantize/run_propagate.h"
 
 namespace elastiq {
 namespace {

@@ -10,7 +10,7 @@
 #include "model/windows.h"
 #include "quantize/gptq.h"
 #include "quantize/plan.h"
-#include "quantize/quantize_tensor.h"
+#include "quantize/run_tensor.h"
 
 namespace elastiq {
 

@@ -1,4 +1,4 @@
-#include "quantize/propagate.h"
+#include "quantize/run_propagate.h"
 
 #include <algorithm>
 

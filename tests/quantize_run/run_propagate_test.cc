@@ -1,10 +1,10 @@
-#include "quantize/propagate.h"
+#include "quantize/run_propagate.h"
 
 #include <gtest/gtest.h>
 
 #include "core/rng.h"
 #include "formats/safetensors.h"
-#include "quantize/quantize_blocks.h"
+#include "quantize/run_blocks.h"
 #include "tests/support/tiny_model.h"
 
 namespace elastiq {
