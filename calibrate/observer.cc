@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/decoder_product.h"
 
 namespace elastiq {
 namespace {
@@ -28,11 +27,9 @@ void Observer::observe(const std::string& key, const torch::Tensor& x) {
   Sums& sums = sums_[key];
   if (!sums.upper.defined()) sums.upper = torch::zeros({columns, columns}, torch::kFloat64);
   sums.tokens += static_cast<std::uint64_t>(x.size(0));
-  const torch::Tensor columns_first = x.t().contiguous();
   for (std::int64_t first = 0; first < columns; first += kStrip) {
     const std::int64_t last = std::min(first + kStrip, columns);
-    const torch::Tensor strip =
-        product_transposed(columns_first.slice(0, first, last), columns_first.slice(0, first));
+    const torch::Tensor strip = torch::mm(x.slice(1, first, last).t(), x.slice(1, first));
     sums.upper.slice(0, first, last).slice(1, first).add_(strip);
   }
 }

@@ -11,10 +11,10 @@
 
 #include "calibrate/observer.h"
 #include "core/file.h"
+#include "core/peak_memory.h"
 #include "core/progress.h"
 #include "formats/stats_file.h"
 #include "model/decoder.h"
-#include "model/evaluate_memory.h"
 #include "model/model_digest.h"
 
 namespace elastiq {
@@ -188,11 +188,10 @@ Result<Json> run_calibrate(const CalibrateOptions& options) {
   stats.token_counts = std::move(counts);
 
   at::set_num_threads(options.threads);
-  const MatmulType type = default_matmul_type();
-  ELQ_TRY(pass, run_windows(Decoder(model.config, type), model.weights, windows));
+  ELQ_TRY(pass, run_windows(Decoder(model.config, options.matmul), model.weights, windows));
   model.weights.clear();  // Their memory is needed for the moments' float copies.
   const double loss = pass.loss_sum / static_cast<double>(pass.predicted);
-  stats.info["matmul"] = matmul_type_name(type);
+  stats.info["matmul"] = matmul_type_name(options.matmul);
   stats.info["loss"] = loss;
   stats.info["perplexity"] = std::exp(loss);
   const auto tokens = stats.info["tokens"].get<std::uint64_t>();

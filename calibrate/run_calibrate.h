@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "model/data_options.h"
+#include "model/matmul_type.h"
 
 namespace elastiq {
 
@@ -12,6 +13,7 @@ struct CalibrateOptions {
   std::filesystem::path model;
   DataOptions data;
   std::filesystem::path out;
+  MatmulType matmul = MatmulType::kF32;
   int threads = 2;
 };
 

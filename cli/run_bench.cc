@@ -1,11 +1,10 @@
 #include "cli/run_bench.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <vector>
 
+#include "core/peak_memory.h"
 #include "core/rng.h"
 #include "model/package_model.h"
 #include "recipes/stage_options.h"
@@ -17,14 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// Linux counts in KiB.
-std::uint64_t peak_rss() {
-  struct rusage usage {};
-
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
 struct Sample {
@@ -83,7 +74,7 @@ Result<Json> run_bench(const BenchOptions& options) {
               {"new_tokens", fresh},
               {"speed", {{"prefill_tps", median(prefill)}, {"decode_tps", median(decode)}}},
               {"session_bytes", model.session_bytes()},
-              {"peak_rss_bytes", peak_rss()}};
+              {"peak_rss_bytes", peak_rss_bytes()}};
 }
 
 Result<Json> bench_from_json(const Json& json, const std::string& subject) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/elq_layout.h"
-#include "model/decoder_product.h"
 
 namespace elastiq {
 namespace {
@@ -17,7 +16,7 @@ torch::Tensor in_type(const torch::Tensor& x, MatmulType type) {
 
 // x [tokens, in] times w [out, in] transposed.
 torch::Tensor product(const torch::Tensor& x, const torch::Tensor& w, MatmulType type) {
-  if (type == MatmulType::kF32) return product_transposed(x, w);
+  if (type == MatmulType::kF32) return torch::mm(x, w.t());
   return torch::mm(in_type(x, type), in_type(w, type).t()).to(torch::kFloat32);
 }
 
@@ -59,17 +58,6 @@ torch::Tensor causal_mask(std::int64_t length) {
 }
 
 }  // namespace
-
-MatmulType default_matmul_type() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16")) return MatmulType::kBf16;  // AMX CPUs have it too.
-#endif
-  return MatmulType::kF32;
-}
-
-const char* matmul_type_name(MatmulType type) {
-  return type == MatmulType::kBf16 ? "bf16" : "f32";
-}
 
 Decoder::Decoder(ModelConfig config, MatmulType type)
     : Decoder(std::move(config), type, Int8Inputs{}) {}

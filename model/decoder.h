@@ -13,18 +13,10 @@
 #include "core/error.h"
 #include "formats/quantized_checkpoint.h"
 #include "model/config.h"
+#include "model/matmul_type.h"
 #include "model/tensor_roles.h"
 
 namespace elastiq {
-
-/// Arithmetic of the matrix products; norms, softmax and residuals are always float32.
-enum class MatmulType { kF32, kBf16 };
-
-/// bf16 where the CPU has AVX512_BF16 or AMX, else f32.
-MatmulType default_matmul_type();
-
-/// "f32" or "bf16".
-const char* matmul_type_name(MatmulType type);
 
 /// Weights of a decoder by Hugging Face name (tensor_name()); matrices [out, in], all float32.
 /// Missing head = tied.

@@ -8,9 +8,9 @@
 #include <system_error>
 #include <utility>
 
+#include "core/peak_memory.h"
 #include "formats/safetensors.h"
 #include "model/evaluate.h"
-#include "model/evaluate_memory.h"
 #include "model/windows.h"
 
 namespace elastiq {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/peak_memory.h"
 #include "core/progress.h"
 #include "formats/quantized_checkpoint.h"
 #include "formats/safetensors.h"
@@ -80,7 +81,7 @@ Result<Json> fingerprint_of(const QatOptions& o) {
                 {"windows", o.data.windows},
                 {"data_seed", o.data.seed},
                 {"threads", o.threads},
-                {"matmul", matmul_type_name(default_matmul_type())}}},
+                {"matmul", matmul_type_name(o.matmul)}}},
               {"model", std::move(model)},
               {"ptq", std::move(ptq)},
               {"data", std::move(data)}};
@@ -109,7 +110,7 @@ Result<Inputs> load_inputs(const QatOptions& options) {
   ELQ_CHECK(check_token_range(windows, config.vocab));
   ELQ_TRY(teacher, load_teacher(options.model, config));
   ELQ_TRY(start, read_quantized_checkpoint(options.ptq));
-  return Inputs{Decoder(config, default_matmul_type()), std::move(teacher), std::move(windows),
+  return Inputs{Decoder(config, options.matmul), std::move(teacher), std::move(windows),
                 std::move(start)};
 }
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "model/data_options.h"
+#include "model/matmul_type.h"
 
 namespace elastiq {
 
@@ -30,6 +31,7 @@ struct QatOptions {
   enum class Resume { kAuto, kFresh } resume = Resume::kAuto;
   std::int64_t stop_after =
       0;  ///< Stop resumable (kInterrupted) after this many steps in all; 0: never.
+  MatmulType matmul = MatmulType::kF32;
   int threads = 2;
 };
 
@@ -49,6 +51,7 @@ struct TrainOptions {
   double clip = 1.0;
   double weight_decay = 0.1;
   std::uint64_t seed = 1;
+  MatmulType matmul = MatmulType::kF32;
   int threads = 2;
 };
 

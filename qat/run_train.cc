@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/float_bits.h"
+#include "core/peak_memory.h"
 #include "core/progress.h"
 #include "core/rng.h"
 #include "formats/safetensors.h"
@@ -200,7 +201,7 @@ Result<Json> run_train(const TrainOptions& options) {
   ELQ_TRY(windows, load_windows(options.data, tokenizer));
   ELQ_CHECK(check_token_range(windows, config.vocab));
   ELQ_TRY(weights, initial_weights(config, options.seed));
-  const Decoder decoder(config, default_matmul_type());
+  const Decoder decoder(config, options.matmul);
   ELQ_TRY(run, train(options, decoder, weights, windows));
   ELQ_CHECK(write_model(weights, options));
   std::int64_t parameters = 0;

@@ -2,8 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -153,12 +151,6 @@ Result<double> AdamW::step(double factor, double clip, std::int64_t step) {
     p.value.mutable_grad() = torch::Tensor();
   }
   return norm;
-}
-
-std::uint64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024u;  // Linux counts kilobytes.
 }
 
 }  // namespace elastiq

@@ -64,7 +64,4 @@ class AdamW {
   std::int64_t updates_ = 0;
 };
 
-/// Peak resident memory of this process so far, in bytes.
-std::uint64_t peak_rss_bytes();
-
 }  // namespace elastiq

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "model/decoder_product.h"
 
 namespace elastiq {
 namespace {
@@ -16,7 +15,7 @@ torch::Tensor rows_of(const torch::Tensor& x) {
 
 /// sum += a^T b, the product in float32 (its inner dimension is one batch), the sum in float64.
 void accumulate(torch::Tensor& sum, const torch::Tensor& a, const torch::Tensor& b) {
-  const torch::Tensor product = product_transposed(a.t(), b.t()).to(torch::kFloat64);
+  const torch::Tensor product = torch::mm(a.t(), b).to(torch::kFloat64);
   sum = sum.defined() ? sum.add_(product) : product;
 }
 

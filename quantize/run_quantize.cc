@@ -195,8 +195,7 @@ Status run_gptq(Stage& stage, Json& info) {
   info["sequence_length"] = stage.options.data.sequence_length;
   info["windows"] = windows.tokens.size();
   info["seed"] = stage.options.data.seed;
-  const MatmulType type = default_matmul_type();
-  info["matmul"] = matmul_type_name(type);
+  info["matmul"] = matmul_type_name(stage.options.matmul);
   ELQ_TRY(original, load_weights(stage.tensors));
   ELQ_CHECK(check_weights(stage.config, original, stage.options.model.string()));
 
@@ -216,7 +215,7 @@ Status run_gptq(Stage& stage, Json& info) {
     stored_name[name] = tensor.name;
   }
   const GptqOptions options = gptq_options(stage.options);
-  const Decoder decoder(stage.config, type);
+  const Decoder decoder(stage.config, stage.options.matmul);
   return quantize_blocks({decoder, windows, plan, original, options, stage.pool}, weights,
                          [&](const std::string& name, QuantizedTensor tensor) {
                            store(stage, stored_name.at(name), std::move(tensor));

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "model/data_options.h"
+#include "model/matmul_type.h"
 #include "quantize/plan.h"
 
 namespace elastiq {
@@ -28,6 +29,7 @@ struct QuantizeOptions {
     kRtn,
     kForbidden
   } fallback = Fallback::kRtn;  ///< When no damping makes H definite.
+  MatmulType matmul = MatmulType::kF32;
   int threads = 2;
 };
 

@@ -13,7 +13,7 @@ namespace elastiq {
 struct ChildResult {
   int exit_status = 0;  ///< 128 + signal when a signal ended it.
   double seconds = 0;
-  std::uint64_t peak_rss_bytes = 0;
+  std::uint64_t peak_rss_bytes = 0;  ///< At least what the parent had when it started it.
 };
 
 /// Runs a program to its end: standard output into a file, standard error inherited (progress shows

@@ -41,11 +41,17 @@ void visit_threads(Visitor& v, int& threads) {
 }
 
 template <class Visitor>
+void visit_matmul(Visitor& v, MatmulType& type) {
+  v.choice("matmul", type, {"f32", "bf16"}, {.help = "arithmetic of the float model's products"});
+}
+
+template <class Visitor>
 void visit_fields(Visitor& v, CalibrateOptions& o) {
   constexpr auto kRequired = FieldInfo::Need::kRequired;
   v.field("model", o.model, {.help = "Hugging Face folder", .need = kRequired});
   v.field("out", o.out, {.help = "statistics folder to write", .need = kRequired});
   v.data("data", o.data, {.help = "calibration text"});
+  visit_matmul(v, o.matmul);
   visit_threads(v, o.threads);
 }
 
@@ -70,6 +76,7 @@ void visit_fields(Visitor& v, QuantizeOptions& o) {
   v.field("out", o.out, {.help = "quantized checkpoint folder to write", .need = kRequired});
   visit_settings(v, o);
   v.data("data", o.data, {.help = "text that gptq sends through the quantized prefix"});
+  visit_matmul(v, o.matmul);
   visit_threads(v, o.threads);
 }
 
@@ -104,6 +111,7 @@ void visit_fields(Visitor& v, QatOptions& o) {
   v.field("stop_after", o.stop_after,
           {.help = "stop resumable after this many steps; 0: never", .min = 0, .max = kMaxCount});
   v.data("data", o.data, {.help = "training text"});
+  visit_matmul(v, o.matmul);
   visit_threads(v, o.threads);
 }
 
@@ -121,6 +129,7 @@ void visit_fields(Visitor& v, TrainOptions& o) {
   v.field("weight_decay", o.weight_decay, {.help = "AdamW weight decay", .min = 0, .max = 10});
   v.field("seed", o.seed, {.help = "initial weights and order of the batches", .min = 0});
   v.data("data", o.data, {.help = "training text"});
+  visit_matmul(v, o.matmul);
   visit_threads(v, o.threads);
 }
 

@@ -162,6 +162,7 @@ void read_top(const Json& document, Recipe& recipe, std::vector<std::string>& pr
   }
   read_section(reader, "evaluate", recipe.evaluate, problems);
   read_section(reader, "export", recipe.packaging, problems);
+  visit_matmul(reader, recipe.matmul);
   visit_threads(reader, recipe.threads);
   reader.finish();
 }
@@ -212,6 +213,7 @@ Json resolved_json(const Recipe& recipe) {
   }
   json["evaluate"] = settings_json(recipe.evaluate);
   json["export"] = settings_json(recipe.packaging);
+  json["matmul"] = matmul_type_name(recipe.matmul);
   json["threads"] = recipe.threads;
   return json;
 }
@@ -248,7 +250,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> recipe_keys() {
   visit_fields(data, data_options);
   return {{"",
            {"$schema", "version", "name", "title", "extends", "vars", "model", "data", "variants",
-            "evaluate", "export", "threads"}},
+            "evaluate", "export", "matmul", "threads"}},
           {"/data", {"calibration", "training", "heldout", "task"}},
           {"/data/calibration", data.keys()},
           {"/variants/N", {"name", "from", "quantize", "qat"}},

@@ -36,6 +36,7 @@ struct Recipe {
   std::vector<Variant> variants;
   EvaluateOptions evaluate;
   ExportOptions packaging;
+  MatmulType matmul = MatmulType::kF32;
   int threads = 2;
   Json resolved;  ///< The same as a recipe of its own: no extends, no variables.
 };

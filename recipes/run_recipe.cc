@@ -139,7 +139,7 @@ Result<Json> Runner::execute(const StageSpec& spec) {
               {"id", spec.id},
               {"use", spec.use},
               {"seconds", child.value().seconds},
-              {"peak_rss_bytes", child.value().peak_rss_bytes},
+              {"peak_rss_bytes", result.value().value("peak_rss_bytes", std::uint64_t{0})},
               {"result", result.value()}};
 }
 
@@ -158,7 +158,6 @@ Status Runner::run_stage(const StageSpec& spec) {
     ELQ_TRY(digest, digests_.of(spec.out));
     record["output_sha256"] = digest;
   }
-  if (spec.use == "bench") record["result"]["peak_rss_bytes"] = record["peak_rss_bytes"];
   ELQ_CHECK(write_file(spec.folder / "stage.json", dump_json(record)));
   options_.narrate(fmt::format("{}: done in {:.1f} s, peak memory {:.0f} MB", spec.id,
                                record["seconds"].get<double>(),

@@ -62,6 +62,7 @@ StageSpec calibrate_stage(const Recipe& recipe, const fs::path& out) {
   options.model = recipe.model;
   options.data = recipe.calibration;
   options.out = spec.out;
+  options.matmul = recipe.matmul;
   options.threads = recipe.threads;
   return finished(std::move(spec), options);
 }
@@ -74,6 +75,7 @@ StageSpec quantize_stage(const Recipe& recipe, const fs::path& out, const Varian
   options.model = recipe.model;
   options.out = spec.out;
   options.data = recipe.calibration;
+  options.matmul = recipe.matmul;
   options.threads = recipe.threads;
   if (!recipe.calibration.files.empty()) {
     options.stats = stage_out(out, calibrate_id());
@@ -96,6 +98,7 @@ StageSpec qat_stage(const Recipe& recipe, const fs::path& out, const Variant& va
   options.ptq = stage_out(out, variant_stage_id(variant_named(recipe, variant.from)));
   options.out = spec.out;
   options.data = recipe.training;
+  options.matmul = recipe.matmul;
   options.threads = recipe.threads;
   spec.inputs = {recipe.model, options.ptq};
   add_files(spec, recipe.training);

@@ -120,7 +120,7 @@ TEST(Calibrate, StatisticsAndLossMatchTheReference) {
       }
     }
   }
-  // bf16 products: single inputs err by 1 %, means over 120 tokens by less.
+  // Single inputs err by rounding, means over 120 tokens by less.
   EXPECT_NEAR(stage.value()["loss"].get<double>() / (nll / (5 * 23)), 1.0, 0.01);
   ASSERT_EQ(stats.value().inputs.size(), sums.size());
   for (const auto& [key, sum] : sums) {

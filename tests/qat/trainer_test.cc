@@ -165,8 +165,8 @@ TEST(KlOfLogits, OfEqualLogitsIsZero) {
   EXPECT_LT(part.gradient.abs().max().item<double>(), 1e-5);
 }
 
-TEST(MicroBatches, AreWholeWindowsOfAtMost1024Tokens) {
-  const auto parts = micro_batches(torch::zeros({5, 400}, torch::kInt64));
+TEST(MicroBatches, AreWholeWindowsOfAtMost512Tokens) {
+  const auto parts = micro_batches(torch::zeros({5, 200}, torch::kInt64));
   ASSERT_EQ(parts.size(), 3u);
   EXPECT_EQ(parts[0].size(0), 2);
   EXPECT_EQ(parts[2].size(0), 1);

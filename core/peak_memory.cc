@@ -1,4 +1,4 @@
-#include "model/evaluate_memory.h"
+#include "core/peak_memory.h"
 
 #include <fstream>
 #include <string>
