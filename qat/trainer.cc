@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
