@@ -5,8 +5,8 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "cli/run_bench.h"
-#include "report/text.h"
+#include "core/text.h"
+#include "model/run_bench.h"
 
 namespace elastiq {
 namespace {

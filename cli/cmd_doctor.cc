@@ -8,21 +8,11 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/program.h"
-#include "kernels/elq_kernels.h"
+#include "model/run_kernels.h"
 #include "recipes/assemble_report.h"
 
 namespace elastiq {
 namespace {
-
-Json implementations() {
-  Json list = Json::array();
-  std::size_t n = 0;
-  const elq_impl* const* impls = elq_impls(&n);
-  for (std::size_t i = 0; i < n; ++i) {
-    list.push_back({{"name", impls[i]->name}, {"supported", impls[i]->supported() != 0}});
-  }
-  return list;
-}
 
 Json doctor() {
   struct sysinfo memory {};
@@ -35,11 +25,12 @@ Json doctor() {
   std::error_code ignored;
   const bool has_torch = std::filesystem::exists(program_folder() / "elastiq-torch", ignored);
   const Json machine = machine_json(1);
+  const Json kernels = run_kernels();
   return {{"format", "elastiq.doctor/1"},
           {"cpu", machine.at("cpu")},
           {"cores", machine.at("cores")},
-          {"kernels", elq_impl_best()->name},
-          {"implementations", implementations()},
+          {"kernels", kernels.at("best")},
+          {"implementations", kernels.at("implementations")},
           {"memory_bytes", static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit},
           {"free_disk_bytes", static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize},
           {"elastiq_torch", has_torch ? "found" : "missing: only packages can be handled"}};

@@ -3,7 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "cli/run_generate.h"
+#include "model/run_generate.h"
 
 namespace elastiq {
 namespace {

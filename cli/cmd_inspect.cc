@@ -2,8 +2,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/describe.h"
 #include "cli/output.h"
+#include "export/run_inspect.h"
 
 namespace elastiq {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "report/report.h"
+#include "report/run_report.h"
 
 namespace elastiq {
 namespace {

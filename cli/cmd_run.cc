@@ -5,7 +5,7 @@
 #include "cli/program.h"
 #include "cli/recipe_arguments.h"
 #include "recipes/run_recipe.h"
-#include "report/report.h"
+#include "report/run_report.h"
 
 namespace elastiq {
 namespace {

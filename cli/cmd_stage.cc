@@ -1,11 +1,23 @@
 #include <array>
 
 #include "cli/commands.h"
-#include "cli/run_bench.h"
 #include "cli/stage_command.h"
+#include "model/run_bench.h"
+#include "recipes/stage_options.h"
 
 namespace elastiq {
 namespace {
+
+Result<Json> bench_from_json(const Json& json, const std::string& subject) {
+  BenchOptions options;
+  std::vector<std::string> problems;
+  OptionReader reader(json, "", problems);
+  reader.field("package", options.package, {.help = "", .need = FieldInfo::Need::kRequired});
+  visit_threads(reader, options.threads);
+  reader.finish();
+  ELQ_CHECK(problems_status(problems, ErrorCode::kUsage, subject));
+  return run_bench(options);
+}
 
 constexpr std::array kStages = {
     StageEntry{"export", stage_from_json<ExportOptions, run_export>},

@@ -2,8 +2,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "formats/package.h"
-#include "model/package_model.h"
+#include "export/run_verify.h"
 
 namespace elastiq {
 namespace {
@@ -13,37 +12,9 @@ struct Arguments {
   bool json = false;
 };
 
-/// To somebody who asks whether a package is sound, a damaged one is a failed verification,
-/// whatever rule found it.
-Error as_verification(Error error) {
-  if (error.code == ErrorCode::kIo || error.code == ErrorCode::kResources) return error;
-  if (error.code != ErrorCode::kVerification) {
-    error.detail = std::string(code_name(error.code)) + ": " + error.detail;
-  }
-  error.code = ErrorCode::kVerification;
-  return error;
-}
-
-Result<Json> verify(const std::string& file) {
-  ELQ_TRY(package, Package::open(file));
-  ELQ_CHECK(package.verify());
-  PackageModel::Options options;
-  options.max_tokens = 64;
-  ELQ_TRY(model, PackageModel::open(file, options));
-  ELQ_CHECK(model.selftest());
-  return Json{{"format", "elastiq.verify/1"},
-              {"package", file},
-              {"verified", true},
-              {"sections", package.toc().size()},
-              {"tensors", package.tensors().size()},
-              {"isa", model.isa()}};
-}
-
 int run(const Arguments& arguments) {
   const OutputFormat format = arguments.json ? OutputFormat::kJson : OutputFormat::kText;
-  auto result = verify(arguments.package);
-  if (!result.ok()) return report_error(as_verification(result.error()), format);
-  return print_result(result.value(), format);
+  return finish(run_verify(arguments.package), format);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include <iostream>
 
+#include "core/text.h"
 #include "recipes/child_process.h"
-#include "report/text.h"
 
 namespace elastiq {
 

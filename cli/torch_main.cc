@@ -7,7 +7,7 @@
 
 #include "cli/program.h"
 #include "cli/stage_command.h"
-#include "report/report.h"
+#include "report/run_report.h"
 
 namespace elastiq {
 namespace {

@@ -11,7 +11,7 @@
 #include "recipes/publish.h"
 #include "recipes/recipe_plan.h"
 #include "recipes/stage_list.h"
-#include "report/report.h"
+#include "report/run_report.h"
 
 namespace elastiq {
 namespace {

@@ -6,9 +6,9 @@
 #include <array>
 #include <cmath>
 
+#include "core/text.h"
 #include "report/svg.h"
 #include "report/table.h"
-#include "report/text.h"
 
 namespace elastiq {
 namespace {

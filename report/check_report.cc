@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "report/report.h"
+#include "report/run_report.h"
 
 namespace elastiq {
 namespace {

@@ -4,11 +4,11 @@
 #include <span>
 
 #include "core/digest.h"
+#include "core/text.h"
 #include "report/charts.h"
-#include "report/report.h"
+#include "report/run_report.h"
 #include "report/style.h"
 #include "report/table.h"
-#include "report/text.h"
 
 namespace elastiq {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "report/report.h"
+#include "core/text.h"
+#include "report/run_report.h"
 #include "report/table.h"
-#include "report/text.h"
 
 namespace elastiq {
 namespace {

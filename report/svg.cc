@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "report/text.h"
+#include "core/text.h"
 
 namespace elastiq {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "report/text.h"
+#include "core/text.h"
 
 namespace elastiq {
 namespace {

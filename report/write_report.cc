@@ -1,5 +1,5 @@
 #include "core/file.h"
-#include "report/report.h"
+#include "report/run_report.h"
 
 namespace elastiq {
 

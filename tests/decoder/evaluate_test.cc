@@ -8,7 +8,7 @@
 #include "export/run_export.h"
 #include "model/run_evaluate.h"
 #include "quantize/run_quantize.h"
-#include "report/report.h"
+#include "report/run_report.h"
 #include "tests/support/decoder_models.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/reference_forward.h"

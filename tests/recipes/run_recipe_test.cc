@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "recipes/recipe_plan.h"
-#include "report/report.h"
+#include "report/run_report.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "report/report.h"
+#include "report/run_report.h"
 
 namespace elastiq {
 namespace {

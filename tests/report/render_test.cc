@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "core/json.h"
-#include "report/report.h"
+#include "report/run_report.h"
 
 namespace elastiq {
 namespace {

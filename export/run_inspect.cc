@@ -1,15 +1,15 @@
-#include "cli/describe.h"
+#include "export/run_inspect.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
 #include "core/digest.h"
+#include "core/text.h"
 #include "formats/package.h"
 #include "formats/quantized_checkpoint.h"
 #include "formats/safetensors.h"
 #include "model/tensor_roles.h"
-#include "report/text.h"
 
 namespace elastiq {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/run_generate.h"
+#include "model/run_generate.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#include "cli/chat_form.h"
 #include "core/file.h"
 #include "core/rng.h"
+#include "model/chat_form.h"
 #include "model/package_model.h"
 #include "model/tokenizer.h"
 

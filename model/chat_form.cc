@@ -1,4 +1,4 @@
-#include "cli/chat_form.h"
+#include "model/chat_form.h"
 
 namespace elastiq {
 namespace {

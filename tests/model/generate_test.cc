@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "cli/chat_form.h"
-#include "cli/run_generate.h"
+#include "model/chat_form.h"
+#include "model/run_generate.h"
 #include "tests/support/expect_error.h"
 
 namespace elastiq {

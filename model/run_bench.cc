@@ -1,4 +1,4 @@
-#include "cli/run_bench.h"
+#include "model/run_bench.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,7 +7,6 @@
 #include "core/peak_memory.h"
 #include "core/rng.h"
 #include "model/package_model.h"
-#include "recipes/stage_options.h"
 
 namespace elastiq {
 namespace {
@@ -75,17 +74,6 @@ Result<Json> run_bench(const BenchOptions& options) {
               {"speed", {{"prefill_tps", median(prefill)}, {"decode_tps", median(decode)}}},
               {"session_bytes", model.session_bytes()},
               {"peak_rss_bytes", peak_rss_bytes()}};
-}
-
-Result<Json> bench_from_json(const Json& json, const std::string& subject) {
-  BenchOptions options;
-  std::vector<std::string> problems;
-  OptionReader reader(json, "", problems);
-  reader.field("package", options.package, {.help = "", .need = FieldInfo::Need::kRequired});
-  visit_threads(reader, options.threads);
-  reader.finish();
-  ELQ_CHECK(problems_status(problems, ErrorCode::kUsage, subject));
-  return run_bench(options);
 }
 
 }  // namespace elastiq

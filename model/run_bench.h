@@ -21,7 +21,4 @@ struct BenchOptions {
 /// "new_tokens", "speed": {"prefill_tps", "decode_tps"}, "session_bytes", "peak_rss_bytes"}.
 Result<Json> run_bench(const BenchOptions& options);
 
-/// The same from a stage file. Errors  kUsage.
-Result<Json> bench_from_json(const Json& json, const std::string& subject);
-
 }  // namespace elastiq
