@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <vector>
 
 #include "core/peak_memory.h"
+#include "core/read_bandwidth.h"
 #include "core/rng.h"
 #include "model/package_model.h"
 
@@ -13,33 +15,85 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kLoads = 10;
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-struct Sample {
-  double prefill = 0;  ///< Seconds.
-  double decode = 0;
-};
-
-Result<Sample> measure(PackageModel& model, const std::vector<std::uint32_t>& tokens,
-                       std::size_t prompt, std::vector<float>& logits) {
-  ELQ_CHECK(model.rewind(0));
-  Sample sample;
-  auto start = Clock::now();
-  ELQ_CHECK(model.eval({tokens.data(), prompt}, 1, logits));
-  sample.prefill = seconds_since(start);
-  start = Clock::now();
-  for (std::size_t i = prompt; i < tokens.size(); ++i) {
-    ELQ_CHECK(model.eval({tokens.data() + i, 1}, 1, logits));
-  }
-  sample.decode = seconds_since(start);
-  return sample;
+/// The smallest value that at least that share of the values does not exceed.
+double quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const double rank = std::ceil(share * static_cast<double>(values.size()));
+  return values[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+struct Round {
+  double prefill = 0;          ///< Seconds.
+  std::vector<double> decode;  ///< Seconds of each token.
+};
+
+Result<Round> measure(PackageModel& model, const std::vector<std::uint32_t>& tokens,
+                      std::size_t prompt, std::vector<float>& logits) {
+  ELQ_CHECK(model.rewind(0));
+  Round round;
+  auto start = Clock::now();
+  ELQ_CHECK(model.eval({tokens.data(), prompt}, 1, logits));
+  round.prefill = seconds_since(start);
+  for (std::size_t i = prompt; i < tokens.size(); ++i) {
+    start = Clock::now();
+    ELQ_CHECK(model.eval({tokens.data() + i, 1}, 1, logits));
+    round.decode.push_back(seconds_since(start));
+  }
+  return round;
+}
+
+/// Every stored tensor but an embedding that is not the head too: of that a token reads one row.
+std::uint64_t weight_bytes_per_token(const Package& package) {
+  const auto& tensors = package.tensors();
+  const bool tied = std::any_of(tensors.begin(), tensors.end(), [](const PackageTensor& t) {
+    return t.record.role == ELQ_ROLE_HEAD && t.record.alias_of != 0;
+  });
+  std::uint64_t bytes = 0;
+  for (const PackageTensor& t : tensors) {
+    const bool looked_up = t.record.role == ELQ_ROLE_EMBED && !tied;
+    if (t.record.alias_of == 0 && !looked_up) bytes += t.record.bytes;
+  }
+  return bytes;
+}
+
+Result<std::vector<double>> load_times(const BenchOptions& options,
+                                       const PackageModel::Options& session) {
+  std::vector<double> seconds;
+  for (int i = 0; i < kLoads; ++i) {
+    const auto start = Clock::now();
+    ELQ_TRY(model, PackageModel::open(options.package, session));
+    seconds.push_back(seconds_since(start));
+  }
+  return seconds;
+}
+
+struct Speeds {
+  double cold_start = 0;  ///< Seconds, as all below.
+  std::vector<double> prefill, decode_round, decode_token;
+};
+
+Result<Speeds> run_rounds(PackageModel& model, const BenchOptions& options,
+                          const std::vector<std::uint32_t>& tokens, std::size_t prompt) {
+  std::vector<float> logits(model.config().vocab);
+  Speeds speeds;
+  for (int round = 0; round <= options.repeats; ++round) {
+    ELQ_TRY(sample, measure(model, tokens, prompt, logits));
+    if (round == 0) speeds.cold_start = sample.prefill;
+    if (round == 0) continue;
+    speeds.prefill.push_back(sample.prefill);
+    double sum = 0;
+    for (const double seconds : sample.decode) sum += seconds;
+    speeds.decode_round.push_back(sum);
+    speeds.decode_token.insert(speeds.decode_token.end(), sample.decode.begin(),
+                               sample.decode.end());
+  }
+  return speeds;
 }
 
 }  // namespace
@@ -48,32 +102,46 @@ Result<Json> run_bench(const BenchOptions& options) {
   PackageModel::Options session;
   session.threads = options.threads;
   session.isa = options.isa;
+  const auto start = Clock::now();
   ELQ_TRY(model, PackageModel::open(options.package, session));
+  const double first_load = seconds_since(start);
   const elq_config& config = model.config();
   const std::size_t half = std::max(1u, config.max_positions / 2);
-  const std::size_t prompt = std::min(half, static_cast<std::size_t>(options.prompt_tokens));
-  const std::size_t fresh = std::min(half, static_cast<std::size_t>(options.new_tokens));
+  const std::size_t prompt = std::min(half, static_cast<std::size_t>(options.prompt));
+  const std::size_t fresh = std::min(half, static_cast<std::size_t>(options.generate));
   Rng rng(1);
   std::vector<std::uint32_t> tokens(prompt + fresh);
   for (std::uint32_t& token : tokens) token = static_cast<std::uint32_t>(rng.below(config.vocab));
-  std::vector<float> logits(config.vocab);
-  std::vector<double> prefill, decode;
-  // One round more than counted warms caches and threads up.
-  for (int round = 0; round <= options.repeats; ++round) {
-    ELQ_TRY(sample, measure(model, tokens, prompt, logits));
-    if (round == 0) continue;
-    prefill.push_back(static_cast<double>(prompt) / sample.prefill);
-    decode.push_back(static_cast<double>(fresh) / sample.decode);
-  }
+  ELQ_TRY(speeds, run_rounds(model, options, tokens, prompt));
+  const std::uint64_t peak = peak_rss_bytes();  // Before the bandwidth test's own memory.
+  ELQ_TRY(loads, load_times(options, session));
+
+  const double prefill = quantile(speeds.prefill, 0.5);
+  const double decode_tps = static_cast<double>(fresh) / quantile(speeds.decode_round, 0.5);
+  const std::uint64_t bytes = weight_bytes_per_token(model.package());
+  const double read = static_cast<double>(bytes) * decode_tps / 1e9;
+  const double roof = read_bandwidth(options.threads) / 1e9;
   return Json{{"format", "elastiq.bench/1"},
               {"package", options.package.string()},
               {"isa", model.isa()},
               {"threads", options.threads},
-              {"prompt_tokens", prompt},
-              {"new_tokens", fresh},
-              {"speed", {{"prefill_tps", median(prefill)}, {"decode_tps", median(decode)}}},
+              {"prompt", prompt},
+              {"generate", fresh},
+              {"prefill_tps", static_cast<double>(prompt) / prefill},
+              {"decode_tps", decode_tps},
+              {"ttft_ms", prefill * 1e3},
+              {"p50_ms", quantile(speeds.decode_token, 0.5) * 1e3},
+              {"p95_ms", quantile(speeds.decode_token, 0.95) * 1e3},
+              {"p99_ms", quantile(speeds.decode_token, 0.99) * 1e3},
+              {"read_gbps", read},
+              {"machine_read_gbps", roof},
+              {"bandwidth_share", read / roof},
+              {"cold_start_ms", (first_load + speeds.cold_start) * 1e3},
+              {"load_ms_p50", quantile(loads, 0.5) * 1e3},
+              {"load_ms_max", quantile(loads, 1.0) * 1e3},
+              {"weight_bytes_per_token", bytes},
               {"session_bytes", model.session_bytes()},
-              {"peak_rss_bytes", peak_rss_bytes()}};
+              {"peak_rss_bytes", peak}};
 }
 
 }  // namespace elastiq

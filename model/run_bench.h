@@ -11,14 +11,23 @@ namespace elastiq {
 struct BenchOptions {
   std::filesystem::path package;
   int threads = 2;
-  int prompt_tokens = 256;  ///< At most half of the model's positions are used.
-  int new_tokens = 64;
-  int repeats = 3;  ///< The median counts.
-  std::string isa;  ///< "": the best.
+  int prompt = 256;   ///< Tokens; at most half of the model's positions are used.
+  int generate = 64;  ///< Tokens decoded one by one after it; the same limit.
+  int repeats = 3;    ///< Rounds that count, after one that warms up.
+  std::string isa;    ///< "": the best.
 };
 
-/// Speed of a package in the C runtime: {"package", "isa", "threads", "prompt_tokens",
-/// "new_tokens", "speed": {"prefill_tps", "decode_tps"}, "session_bytes", "peak_rss_bytes"}.
+/// Speed of a package in the C runtime, on random tokens.
+///   prefill_tps, ttft_ms      median over the rounds; ttft: prompt in to first logits out
+///   decode_tps                median over the rounds
+///   p50_ms, p95_ms, p99_ms    of all decoded tokens
+///   read_gbps                 weight bytes of one token times decode_tps, in 1e9 bytes per second
+///   machine_read_gbps         read_bandwidth() of as many threads, in the same run
+///   bandwidth_share           the first divided by the second
+///   cold_start_ms             first opening of the file to the first logits of the first prompt
+///   load_ms_p50, load_ms_max  of 10 later openings
+///   weight_bytes_per_token, session_bytes, peak_rss_bytes, isa, threads, prompt, generate, package
+/// Errors  those of PackageModel::open.
 Result<Json> run_bench(const BenchOptions& options);
 
 }  // namespace elastiq

@@ -20,7 +20,7 @@ const Json& result_of(const StageRecords& records, const std::string& id) {
 /// A package runs without LibTorch on a device, so its speed and memory are those of `bench`, not
 /// those of the process that also held the float model.
 void add_bench(Json& run, const Json& bench) {
-  run["speed"] = bench.at("speed");
+  run["speed"] = {{"prefill_tps", bench.at("prefill_tps")}, {"decode_tps", bench.at("decode_tps")}};
   run["peak_rss_bytes"] = bench.at("peak_rss_bytes");
   run["isa"] = bench.at("isa");
 }

@@ -89,6 +89,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"UnknownFlag", "plan good.json --bogus", 2, "--bogus"},
         Case{"MissingArgument", "verify", 2, "package"},
         Case{"NumberOutOfRange", "bench x.elq --threads 0", 2, "threads"},
+        Case{"NeitherPackageNorShape", "bench --threads 1", 2, "--shape"},
+        Case{"PackageAndShape", "bench x.elq --shape 135m", 2, "--shape"},
+        Case{"UnknownShape", "bench --shape 2b", 2, "1.8b"},
         Case{"ValidRecipe", "validate good.json", 0, "valid"},
         Case{"BadRecipe", "validate bad.json", 3, "did you mean \"model\"?"},
         Case{"BadRecipeRun", "run bad.json --out o", 3, "E-4"},
@@ -151,7 +154,14 @@ TEST(Cli, PackageIsMadeVerifiedRunAndRefusedWhenDamaged) {
   EXPECT_EQ(elastiq(folder, "inspect out/tiny.elq").status, 0);
   const Outcome speed = elastiq(folder, "bench out/tiny.elq --repeats 1 --json");
   ASSERT_EQ(speed.status, 0) << speed.err;
-  EXPECT_GT(Json::parse(speed.out)["speed"]["decode_tps"].get<double>(), 0);
+  const Json figures = Json::parse(speed.out);
+  for (const char* key : {"prefill_tps", "decode_tps", "read_gbps", "machine_read_gbps",
+                          "bandwidth_share", "ttft_ms", "p50_ms", "p95_ms", "p99_ms",
+                          "cold_start_ms", "load_ms_p50", "load_ms_max", "peak_rss_bytes"}) {
+    EXPECT_GT(figures.at(key).get<double>(), 0) << key;
+  }
+  EXPECT_LE(figures["p50_ms"], figures["p95_ms"]);
+  EXPECT_LE(figures["p95_ms"], figures["p99_ms"]);
   const Outcome text = elastiq(folder, "generate out/tiny.elq --prompt ab --max-tokens 5 --json");
   ASSERT_EQ(text.status, 0) << text.err;
   EXPECT_LE(Json::parse(text.out)["tokens"].size(), 5u);

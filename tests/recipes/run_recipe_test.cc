@@ -39,7 +39,7 @@ case $use in
     echo '{"curve": [{"step": 1, "loss": 2.5}, {"step": 2, "loss": 1.5}]}' ;;
   export) mkdir -p "$out/kernels"; cp "$file" "$out/$name.elq"; echo '{}' > "$out/manifest.json"
     echo 'int x;' > "$out/kernels/a.c"; echo '{}' ;;
-  bench) echo '{"isa": "ref", "speed": {"prefill_tps": 10, "decode_tps": 5}, "peak_rss_bytes": 1}' ;;
+  bench) echo '{"isa": "ref", "prefill_tps": 10, "decode_tps": 5, "peak_rss_bytes": 1}' ;;
   evaluate) kind=$(field kind)
     echo "{\"name\": \"$name\", \"kind\": \"$kind\", \"bits_per_weight\": {\"file\": 2, \"ram\": 3},
       \"bytes\": {\"package\": 5, \"by_role\": {\"embed\": 5}}, \"metrics\": {\"kl_mean\": 0.5},
