@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -64,70 +64,94 @@ std::string whole_text(const Tokenizer& tokenizer, const std::vector<std::uint32
 
 struct Generation {
   std::vector<std::uint32_t> tokens;
-  std::string shown;
+  std::string text;
   std::string stopped = "max_tokens";
   double seconds = 0;
 };
 
-Result<Generation> generate(const GenerateOptions& options, PackageModel& model,
-                            const Tokenizer& tokenizer, std::vector<float>& logits,
-                            std::size_t room,
-                            const std::function<void(const std::string&)>& on_text) {
-  const auto stops = stop_tokens(tokenizer, model.config());
-  Generation out;
-  Rng rng(options.seed);
-  const auto start = Clock::now();
-  for (int i = 0; i < options.max_tokens; ++i) {
-    const std::uint32_t next =
-        pick_token(logits, options.temperature, options.top_k, rng.uniform());
-    if (std::find(stops.begin(), stops.end(), static_cast<std::int64_t>(next)) != stops.end()) {
-      out.stopped = "eos";
-      break;
+/// The continuation of one prompt, token by token.
+class Continuation {
+ public:
+  Continuation(const GenerateOptions& options, PackageModel& model, const Tokenizer& tokenizer,
+               std::vector<std::uint32_t> prompt)
+      : options_(options),
+        model_(model),
+        tokenizer_(tokenizer),
+        stops_(stop_tokens(tokenizer, model.config())),
+        seen_(std::move(prompt)),
+        rng_(options.seed) {}
+
+  /// logits: of the prompt's last token. room: positions left.
+  Result<Generation> run(std::vector<float>& logits, std::size_t room,
+                         const std::function<void(const std::string&)>& on_text) {
+    const auto start = Clock::now();
+    while (out_.tokens.size() < static_cast<std::size_t>(options_.max_tokens)) {
+      const std::uint32_t next = choose(logits);
+      if (std::find(stops_.begin(), stops_.end(), static_cast<std::int64_t>(next)) !=
+          stops_.end()) {
+        out_.stopped = "eos";
+        break;
+      }
+      out_.tokens.push_back(next);
+      seen_.push_back(next);
+      if (!show(on_text)) break;
+      if (out_.tokens.size() >= room) {
+        out_.stopped = "context";
+        break;
+      }
+      ELQ_CHECK(model_.eval({&next, 1}, 1, logits));
     }
-    out.tokens.push_back(next);
-    const std::string text = whole_text(tokenizer, out.tokens);
-    if (text.size() > out.shown.size()) {
-      on_text(text.substr(out.shown.size()));
-      out.shown = text;
-    }
-    if (out.tokens.size() >= room) {
-      out.stopped = "context";
-      break;
-    }
-    ELQ_CHECK(model.eval({&next, 1}, 1, logits));
+    if (out_.stopped != "stop") end_text(on_text);
+    out_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    return out_;
   }
-  out.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return out;
-}
+
+ private:
+  std::uint32_t choose(std::vector<float>& logits) {
+    const auto window = static_cast<std::size_t>(options_.sampling.repetition_window);
+    const std::size_t n = window == 0 ? seen_.size() : std::min(window, seen_.size());
+    penalize_repetition(logits, std::span(seen_).last(n), options_.sampling.repetition_penalty);
+    return pick_token(logits, options_.sampling, rng_.uniform());
+  }
+
+  /// False: a stop word ends the text.
+  bool show(const std::function<void(const std::string&)>& on_text) {
+    const std::string text = whole_text(tokenizer_, out_.tokens);
+    const StopCheck check = check_stop_words(text, options_.stop);
+    give(text, check.shown, on_text);
+    if (check.stopped) out_.stopped = "stop";
+    return !check.stopped;
+  }
+
+  /// What was held back for a stop word that did not come.
+  void end_text(const std::function<void(const std::string&)>& on_text) {
+    const std::string text = whole_text(tokenizer_, out_.tokens);
+    give(text, text.size(), on_text);
+  }
+
+  void give(const std::string& text, std::size_t end,
+            const std::function<void(const std::string&)>& on_text) {
+    if (end <= out_.text.size()) return;
+    on_text(text.substr(out_.text.size(), end - out_.text.size()));
+    out_.text = text.substr(0, end);
+  }
+
+  const GenerateOptions& options_;
+  PackageModel& model_;
+  const Tokenizer& tokenizer_;
+  std::vector<std::int64_t> stops_;
+  std::vector<std::uint32_t> seen_;
+  Rng rng_;
+  Generation out_;
+};
 
 }  // namespace
-
-std::uint32_t pick_token(std::span<const float> logits, double temperature, int top_k,
-                         double uniform) {
-  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-  if (temperature <= 0) return static_cast<std::uint32_t>(best);
-  std::vector<std::uint32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0u);
-  const std::size_t kept =
-      top_k == 0 ? order.size() : std::min(order.size(), static_cast<std::size_t>(top_k));
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
-                    [&logits](std::uint32_t a, std::uint32_t b) {
-                      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-                    });
-  std::vector<double> mass(kept);
-  double sum = 0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    sum += std::exp(static_cast<double>(logits[order[i]] - logits[order[0]]) / temperature);
-    mass[i] = sum;
-  }
-  const auto at = std::upper_bound(mass.begin(), mass.end(), uniform * sum) - mass.begin();
-  return order[std::min(static_cast<std::size_t>(at), kept - 1)];
-}
 
 Result<Json> run_generate(const GenerateOptions& options,
                           const std::function<void(const std::string&)>& on_text) {
   PackageModel::Options session;
   session.threads = options.threads;
+  session.isa = options.isa;
   ELQ_TRY(model, PackageModel::open(options.package, session));
   ELQ_TRY(tokenizer, package_tokenizer(model.package(), options.package.string()));
   ELQ_TRY(prompt, prompt_tokens(options, tokenizer));
@@ -141,14 +165,17 @@ Result<Json> run_generate(const GenerateOptions& options,
   const auto start = Clock::now();
   ELQ_CHECK(model.eval(prompt, 1, logits));
   const double prefill = std::chrono::duration<double>(Clock::now() - start).count();
-  ELQ_TRY(out, generate(options, model, tokenizer, logits, positions - prompt.size(), on_text));
+  const std::size_t prompt_size = prompt.size();
+  Continuation continuation(options, model, tokenizer, std::move(prompt));
+  ELQ_TRY(out, continuation.run(logits, positions - prompt_size, on_text));
   return Json{{"format", "elastiq.generate/1"},
               {"prompt", options.prompt},
-              {"text", out.shown},
+              {"text", out.text},
               {"tokens", out.tokens},
               {"stopped", out.stopped},
+              {"prompt_tokens", prompt_size},
               {"speed",
-               {{"prefill_tps", static_cast<double>(prompt.size()) / prefill},
+               {{"prefill_tps", static_cast<double>(prompt_size) / prefill},
                 {"decode_tps", static_cast<double>(out.tokens.size()) / out.seconds}}}};
 }
 

@@ -2,11 +2,12 @@
 
 #include <filesystem>
 #include <functional>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "model/sampler.h"
 
 namespace elastiq {
 
@@ -15,20 +16,18 @@ struct GenerateOptions {
   std::string prompt;
   enum class Form { kPlain, kChat } form = Form::kPlain;
   int max_tokens = 128;
-  double temperature = 0;  ///< 0: greedy.
-  int top_k = 40;          ///< With a temperature; 0: all.
+  SamplingOptions sampling;
   std::uint64_t seed = 1;
+  std::vector<std::string> stop;  ///< The text ends before the first of these words.
   int threads = 2;
+  std::string isa;  ///< "": the best.
 };
 
-/// Continues a prompt. `on_text` gets the new text in pieces of whole UTF-8 characters.
-/// Result  {"prompt", "text", "tokens", "stopped": "eos"|"max_tokens"|"context", "speed"}.
+/// Continues a prompt. `on_text` gets the new text in pieces of whole UTF-8 characters, as soon as
+/// no stop word can take them back. Greedy text is the same on every machine and thread count.
+/// Result  {"prompt", "text", "tokens", "stopped": "eos"|"stop"|"max_tokens"|"context",
+///          "prompt_tokens", "speed": {"prefill_tps", "decode_tps"}}.
 Result<Json> run_generate(const GenerateOptions& options,
                           const std::function<void(const std::string&)>& on_text);
-
-/// Index of the next token: the largest logit (the first of equals) at temperature 0, else drawn
-/// from the top_k largest. uniform in [0, 1).
-std::uint32_t pick_token(std::span<const float> logits, double temperature, int top_k,
-                         double uniform);
 
 }  // namespace elastiq

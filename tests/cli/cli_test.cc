@@ -167,6 +167,13 @@ TEST(Cli, PackageIsMadeVerifiedRunAndRefusedWhenDamaged) {
   EXPECT_LE(Json::parse(text.out)["tokens"].size(), 5u);
   const Outcome again = elastiq(folder, "generate out/tiny.elq --prompt ab --max-tokens 5 --json");
   EXPECT_EQ(Json::parse(text.out)["tokens"], Json::parse(again.out)["tokens"]);
+  std::ofstream(folder / "prompt.txt") << "ab";
+  const Outcome file =
+      elastiq(folder, "generate out/tiny.elq --prompt-file prompt.txt --max-tokens 5 --json");
+  EXPECT_EQ(Json::parse(file.out)["tokens"], Json::parse(text.out)["tokens"]);
+  const Outcome piped =
+      elastiq(folder, "generate out/tiny.elq --prompt-file - --max-tokens 5 --json < prompt.txt");
+  EXPECT_EQ(Json::parse(piped.out)["tokens"], Json::parse(text.out)["tokens"]);
   const std::string bytes = slurp(folder / "out/tiny.elq");
   // Header, table of contents, middle, last byte.
   for (const std::size_t at :

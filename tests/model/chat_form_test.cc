@@ -1,9 +1,7 @@
+#include "model/chat_form.h"
+
 #include <gtest/gtest.h>
 
-#include <limits>
-
-#include "model/chat_form.h"
-#include "model/run_generate.h"
 #include "tests/support/expect_error.h"
 
 namespace elastiq {
@@ -11,26 +9,6 @@ namespace {
 
 using testing::accepted;
 using testing::refused;
-
-TEST(PickToken, GreedyTakesTheFirstOfEquals) {
-  const std::vector<float> logits = {1.0f, 3.0f, 3.0f, -1.0f};
-  EXPECT_EQ(pick_token(logits, 0, 40, 0.99), 1u);
-}
-
-TEST(PickToken, DrawsByMassFromTheLargest) {
-  // exp: 1, 3 and 4 parts of 8 in order 2 (4), 1 (3), 0 (1).
-  const std::vector<float> logits = {std::log(1.0f), std::log(3.0f), std::log(4.0f)};
-  EXPECT_EQ(pick_token(logits, 1, 0, 0.0), 2u);
-  EXPECT_EQ(pick_token(logits, 1, 0, 0.49), 2u);
-  EXPECT_EQ(pick_token(logits, 1, 0, 0.51), 1u);
-  EXPECT_EQ(pick_token(logits, 1, 0, 0.86), 1u);
-  EXPECT_EQ(pick_token(logits, 1, 0, 0.89), 0u);
-  // Of the two largest only: 4 and 3 of 7.
-  EXPECT_EQ(pick_token(logits, 1, 2, 0.99), 1u);
-  // A low temperature sharpens: 16 and 9 of 25.
-  EXPECT_EQ(pick_token(logits, 0.5, 2, 0.63), 2u);
-  EXPECT_EQ(pick_token(logits, 0.5, 2, 0.65), 1u);
-}
 
 TEST(ChatForm, WritesChatMl) {
   const auto prompt =
