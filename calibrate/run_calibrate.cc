@@ -143,12 +143,7 @@ Status check_options(const CalibrateOptions& options, const ModelConfig& config)
     return Error{ErrorCode::kInvalidArgument, "threads",
                  fmt::format("found {}, at least 1", options.threads), 0};
   }
-  const std::int64_t length = options.data.sequence_length;
-  if (length >= 2 && length <= config.max_positions) return ok_status();
-  return Error{ErrorCode::kInvalidArgument, "sequence_length",
-               fmt::format("found {}, allowed 2 to {} (the model's positions)", length,
-                           config.max_positions),
-               0};
+  return check_sequence_length(options.data, config.max_positions);
 }
 
 // What reaches the statistics: nothing that depends on the machine or the moment.

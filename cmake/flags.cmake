@@ -18,6 +18,11 @@ function(elastiq_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS})
 endfunction()
 
+# Code that is not hot is compiled for the compiler's time instead of its own: level 0 or 1.
+function(elastiq_quick_compile name level)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O${level}>)
+endfunction()
+
 # Libraries that include LibTorch share its flags and one precompiled header (its headers cost 10 s each).
 function(elastiq_torch_library name)
   elastiq_library(${name} ${ARGN})

@@ -80,4 +80,12 @@ Result<Windows> load_windows(const DataOptions& options, const Tokenizer& tokeni
   return all;
 }
 
+Status check_sequence_length(const DataOptions& options, std::int64_t max_positions) {
+  const std::int64_t length = options.sequence_length;
+  if (length >= 2 && length <= max_positions) return ok_status();
+  return Error{ErrorCode::kInvalidArgument, "sequence_length",
+               "found " + std::to_string(length) + ", allowed 2 to " +
+                   std::to_string(max_positions) + " (the model's positions)"};
+}
+
 }  // namespace elastiq

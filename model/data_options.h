@@ -23,4 +23,7 @@ struct DataOptions {
 /// (or what it has), then all are shuffled by the seed.
 Result<Windows> load_windows(const DataOptions& options, const Tokenizer& tokenizer);
 
+/// Windows fit the model. Errors  kInvalidArgument: sequence_length outside 2 to max_positions.
+Status check_sequence_length(const DataOptions& options, std::int64_t max_positions);
+
 }  // namespace elastiq

@@ -13,7 +13,7 @@ namespace elastiq {
 /// [chosen, length] int64.
 torch::Tensor window_tensor(const Windows& windows, const std::vector<std::size_t>& chosen);
 
-/// Pieces of a batch small enough that activations fit (about 1024 tokens, whole windows);
+/// Pieces of a batch small enough that activations fit (at most 512 tokens, whole windows);
 /// gradients are summed over them.
 std::vector<torch::Tensor> micro_batches(const torch::Tensor& windows);
 

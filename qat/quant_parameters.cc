@@ -103,6 +103,15 @@ float latent_margin(double rate, std::int64_t steps) {
 
 Status add_latent(QuantParameters& p, std::span<const float> original, float margin,
                   const std::string& name) {
+  if (!(margin >= 0.0f && margin <= 0.5f) ||
+      original.size() != static_cast<std::size_t>(p.rows * p.cols)) {
+    return Error{ErrorCode::kInvalidArgument, name,
+                 fmt::format("margin {} and {} weights; allowed 0 to 0.5 and {}", margin,
+                             original.size(), p.rows * p.cols)};
+  }
+  // On the edge itself a tie may round to the neighbour.
+  constexpr float kOffTheEdge = 0x1p-10f;
+  const float reach = 0.5f - std::max(margin, kOffTheEdge);
   const auto bad =
       std::find_if_not(original.begin(), original.end(), [](float w) { return std::isfinite(w); });
   if (bad != original.end()) {
@@ -124,7 +133,6 @@ Status add_latent(QuantParameters& p, std::span<const float> original, float mar
       const float index = static_cast<float>(codes[i]) - grid.zero;
       const float weight =
           step == 0.0f ? index : original[static_cast<std::size_t>(i)] / step - shift;
-      const float reach = 0.5f - margin;
       latent[i] = std::clamp(weight, index - reach, index + reach);
     }
   });

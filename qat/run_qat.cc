@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "model/config.h"
 #include "model/data_options.h"
 #include "model/decoder.h"
+#include "model/model_digest.h"
 #include "model/tensor_roles.h"
 #include "model/tokenizer.h"
 #include "qat/batches.h"
@@ -103,13 +105,44 @@ Result<Weights> load_teacher(const fs::path& folder, const ModelConfig& config) 
   return weights;
 }
 
+/// The teacher is the model that was quantized.
+Status check_origin(const QuantizedCheckpoint& start, const QatOptions& options) {
+  const std::string subject = options.ptq.string();
+  ELQ_TRY(origin, json_string_or(start.info, "model_digest", "", subject + ": /info"));
+  ELQ_TRY(own, model_digest(options.model));
+  if (origin.empty() || origin == own) return ok_status();
+  return Error{ErrorCode::kFingerprint, subject,
+               fmt::format("was made from another model (digest {}...); {} has {}...",
+                           origin.substr(0, 12), options.model.string(), own.substr(0, 12))};
+}
+
+/// Figures of the plan that describe the codes before training move under "before_training".
+void set_old_figures_apart(Json& info) {
+  constexpr std::array kFigures = {"relative_error", "relative_weighted_error",
+                                   "largest_error",  "zero_groups",
+                                   "relative_loss",  "relative_rtn_loss"};
+  if (!info.contains("plan") || !info["plan"].is_array()) return;
+  for (Json& line : info["plan"]) {
+    if (!line.is_object()) continue;
+    Json old = Json::object();
+    for (const char* key : kFigures) {
+      if (!line.contains(key)) continue;
+      old[key] = line[key];
+      line.erase(key);
+    }
+    if (!old.empty()) line["before_training"] = std::move(old);
+  }
+}
+
 Result<Inputs> load_inputs(const QatOptions& options) {
   ELQ_TRY(config, read_model_config(options.model));
+  ELQ_CHECK(check_sequence_length(options.data, config.max_positions));
   ELQ_TRY(tokenizer, Tokenizer::open(options.model));
   ELQ_TRY(windows, load_windows(options.data, tokenizer));
   ELQ_CHECK(check_token_range(windows, config.vocab));
   ELQ_TRY(teacher, load_teacher(options.model, config));
   ELQ_TRY(start, read_quantized_checkpoint(options.ptq));
+  ELQ_CHECK(check_origin(start, options));
   return Inputs{Decoder(config, options.matmul), std::move(teacher), std::move(windows),
                 std::move(start)};
 }
@@ -260,6 +293,10 @@ Status QatRun::write() {
   QuantizedCheckpoint result = inputs_.start;
   student_.write_to(result);
   if (!result.info.is_object()) result.info = Json::object();
+  set_old_figures_apart(result.info);
+  std::uint64_t plain_bytes = 0;  // Norms are float32 now.
+  for (const auto& [name, tensor] : result.plain) plain_bytes += tensor.bytes.size();
+  result.info["plain_bytes"] = plain_bytes;
   // No seconds and no memory here: the same inputs give the same bytes.
   result.info["qat"] = summary();
   ELQ_CHECK(write_quantized_checkpoint(options_.out, result, options_.model));

@@ -38,10 +38,6 @@ Status check_options(const TrainOptions& o) {
   if (o.threads < 1) return refuse("threads", fmt::format("is {}, at least 1", o.threads));
   if (!(o.rate > 0)) return refuse("rate", fmt::format("is {}, must be positive", o.rate));
   if (!(o.clip > 0)) return refuse("clip", fmt::format("is {}, must be positive", o.clip));
-  if (o.data.sequence_length < 2) {
-    return refuse("data.sequence_length",
-                  fmt::format("is {}, at least 2 (a token and its next)", o.data.sequence_length));
-  }
   return ok_status();
 }
 
@@ -197,6 +193,7 @@ Result<Json> run_train(const TrainOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   at::set_num_threads(options.threads);
   ELQ_TRY(config, read_model_config(options.config));
+  ELQ_CHECK(check_sequence_length(options.data, config.max_positions));
   ELQ_TRY(tokenizer, Tokenizer::open(options.config));
   ELQ_TRY(windows, load_windows(options.data, tokenizer));
   ELQ_CHECK(check_token_range(windows, config.vocab));

@@ -69,6 +69,12 @@ Status check_second_moment(const GptqInput& input) {
     return Error{ErrorCode::kInvalidArgument, input.matrix.name,
                  "drift has " + std::to_string(input.drift.size()) + " values", 0};
   }
+  const auto bad = std::find_if_not(input.drift.begin(), input.drift.end(),
+                                    [](double value) { return std::isfinite(value); });
+  if (bad != input.drift.end()) {
+    return Error{ErrorCode::kNonFinite, input.matrix.name,
+                 "drift value " + std::to_string(bad - input.drift.begin()) + " is not finite", 0};
+  }
   return ok_status();
 }
 
@@ -234,9 +240,10 @@ void sweep(const Problem& problem, const SweepFactor& factor, QuantizedMatrix& m
   sweep_kept(problem, factor, carried, matrix);
 }
 
-/// T = W + share * drift (H + damping)^-1. Without a solution the targets stay the weights.
+/// T = W + share * drift (H + damping)^-1, where H + damping could be factorised. Without a
+/// solution the targets stay the weights.
 void set_targets(Problem& problem) {
-  if (problem.input.drift.empty() || problem.damping == 0.0) return;
+  if (problem.input.drift.empty()) return;
   const auto n = static_cast<Eigen::Index>(problem.cols());
   RowMatrixD change = Eigen::Map<const RowMatrixD>(problem.input.drift.data(), problem.rows(), n);
   if (!solve_right(problem.input.second_moment, problem.damping, change)) return;
@@ -294,7 +301,7 @@ Result<GptqResult> quantize_gptq(const GptqInput& input, const Scheme& scheme,
   Damped damped = factorise_damped(problem, kept);
   result.damping = damped.relative;
   problem.damping = damped.factor ? damped.relative * mean_diagonal(problem.importance, kept) : 0.0;
-  set_targets(problem);
+  if (damped.factor) set_targets(problem);
   if (!problem.targets.empty()) {
     ELQ_TRY(drifted, quantize_rtn_kept(problem.matrix_input(), scheme, kept, pool));
     rtn = std::move(drifted);

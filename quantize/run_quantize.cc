@@ -176,12 +176,7 @@ Result<Windows> open_windows(const Stage& stage) {
   if (data.files.empty()) {
     return Error{ErrorCode::kRecipe, "data", "GPTQ needs calibration text: data.files is empty", 0};
   }
-  if (data.sequence_length < 2 || data.sequence_length > stage.config.max_positions) {
-    return Error{ErrorCode::kInvalidArgument, "sequence_length",
-                 "found " + std::to_string(data.sequence_length) + ", allowed 2 to " +
-                     std::to_string(stage.config.max_positions),
-                 0};
-  }
+  ELQ_CHECK(check_sequence_length(data, stage.config.max_positions));
   ELQ_TRY(tokenizer, Tokenizer::open(stage.options.model));
   ELQ_TRY(windows, load_windows(data, tokenizer));
   ELQ_CHECK(check_ids(windows, stage.config.vocab));
@@ -315,6 +310,11 @@ Status open_model(Stage& stage) {
   stage.checkpoint = std::move(checkpoint);
   ELQ_TRY(tensors, assign_roles(stage.checkpoint, stage.config));
   stage.tensors = std::move(tensors);
+  // Whatever the source calls them ("layers.0...", "model.layers.0..."), readers of the result find
+  // tensors by one name.
+  for (ModelTensor& tensor : stage.tensors.tensors) {
+    tensor.name = tensor_name(tensor.role, tensor.layer);
+  }
   ELQ_TRY(plan, make_plan(plan_inputs(stage.tensors), options.scheme, options.rules));
   stage.plan = std::move(plan);
   ELQ_TRY(digest, model_digest(options.model));

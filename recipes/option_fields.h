@@ -64,6 +64,10 @@ void visit_settings(Visitor& v, QuantizeOptions& o) {
           {.help = "added to the diagonal, share of its mean", .min = 0, .max = 10});
   v.field("damping_steps", o.damping_steps,
           {.help = "times that damping may grow tenfold", .min = 0, .max = 12});
+  v.field("drift_share", o.drift_share,
+          {.help = "gptq: share of the earlier layers' error that this one's targets take up",
+           .min = 0,
+           .max = 1});
   v.choice("fallback", o.fallback, {"rtn", "forbidden"},
            {.help = "for a matrix that no damping makes definite"});
 }

@@ -102,7 +102,10 @@ StageSpec qat_stage(const Recipe& recipe, const fs::path& out, const Variant& va
   options.threads = recipe.threads;
   spec.inputs = {recipe.model, options.ptq};
   add_files(spec, recipe.training);
-  return finished(std::move(spec), options);
+  spec = finished(std::move(spec), options);
+  // LibTorch's products depend on the threads in the last bits, and training adds them up.
+  spec.content["threads"] = recipe.threads;
+  return spec;
 }
 
 StageSpec export_stage(const Recipe& recipe, const fs::path& out, const Variant& variant,

@@ -99,11 +99,18 @@ TEST_P(EveryScheme, StartsAtTheSourceByteForByte) {
 
 TEST_P(EveryScheme, LatentsOfForeignWeightsKeepTheCodes) {
   const QuantizedMatrix matrix = rtn(GetParam(), random_weights(1, kRows * kCols), kRows, kCols);
+  // Most foreign weights lie outside their code's bin and are put beside its edge.
+  for (const float margin : {0.0f, 1e-9f, 0.01f, 0.5f}) {
+    SCOPED_TRACE(margin);
+    QuantParameters p = trained(matrix);
+    ASSERT_TRUE(accepted(add_latent(p, random_weights(2, kRows * kCols), margin, "w")));
+    EXPECT_EQ(first_difference(forward(p), dequantize(matrix)), -1);
+  }
   QuantParameters p = trained(matrix);
-  ASSERT_TRUE(accepted(add_latent(p, random_weights(2, kRows * kCols), 0.0f, "w")));
-  // Without a margin a latent may sit on the very edge; a tie goes to the even index.
-  ASSERT_TRUE(accepted(add_latent(p, random_weights(2, kRows * kCols), 0.01f, "w")));
-  EXPECT_EQ(first_difference(forward(p), dequantize(matrix)), -1);
+  EXPECT_TRUE(refused(add_latent(p, random_weights(2, kRows * kCols), 0.6f, "w"),
+                      ErrorCode::kInvalidArgument, {"0.6"}));
+  EXPECT_TRUE(refused(add_latent(p, random_weights(2, kCols), 0.1f, "w"),
+                      ErrorCode::kInvalidArgument, {"weights"}));
 }
 
 TEST_P(EveryScheme, TrainedValuesAreWhatThePackerStores) {

@@ -9,6 +9,7 @@
 
 #include "core/float_bits.h"
 #include "core/rng.h"
+#include "model/model_digest.h"
 #include "tests/qat/tiny_runs.h"
 
 namespace elastiq {
@@ -202,6 +203,39 @@ TEST_F(RunQat, OutputRecordsCurveAndFingerprintButNoTimes) {
   EXPECT_TRUE(qat.at("curve").at(6).contains("flip_rate"));
   EXPECT_FALSE(qat.contains("seconds"));
   EXPECT_EQ(qat.at("fingerprint").at("options").at("batch"), 4);
+}
+
+TEST_F(RunQat, ATeacherThatIsNotTheQuantizedModelIsRefused) {
+  QuantizedCheckpoint ptq = read("ptq");
+  const auto digest = model_digest(folder_ / "model");
+  ASSERT_TRUE(accepted(digest));
+  ptq.info["model_digest"] = digest.value();
+  ASSERT_TRUE(accepted(write_quantized_checkpoint(folder_ / "ptq2", ptq, folder_ / "model")));
+  QatOptions o = options("out");
+  o.ptq = folder_ / "ptq2";
+  ASSERT_TRUE(accepted(run_qat(o)));
+  write_hf_model(testing::hf_model(testing::hf_t1(), testing::HfType::kBf16, 4), folder_ / "model");
+  o.out = folder_ / "out2";
+  EXPECT_TRUE(refused(run_qat(o), ErrorCode::kFingerprint, {"another model"}));
+}
+
+TEST_F(RunQat, ErrorFiguresOfTheOldCodesAreSetApart) {
+  QuantizedCheckpoint ptq = read("ptq");
+  ptq.info["plan"] = {{{"name", "w"}, {"scheme", "seq2-g32-u8"}, {"relative_error", 0.25}}};
+  ASSERT_TRUE(accepted(write_quantized_checkpoint(folder_ / "ptq2", ptq, folder_ / "model")));
+  QatOptions o = options("out");
+  o.ptq = folder_ / "ptq2";
+  ASSERT_TRUE(accepted(run_qat(o)));
+  const Json line = read("out").info.at("plan").at(0);
+  EXPECT_FALSE(line.contains("relative_error"));
+  EXPECT_EQ(line.at("before_training").at("relative_error"), 0.25);
+  EXPECT_EQ(line.at("scheme"), "seq2-g32-u8");
+}
+
+TEST_F(RunQat, WindowsLongerThanTheModelsPositionsAreRefused) {
+  QatOptions o = options("out");
+  o.data.sequence_length = 1 << 20;
+  EXPECT_TRUE(refused(run_qat(o), ErrorCode::kInvalidArgument, {"positions"}));
 }
 
 TEST_F(RunQat, ADamagedStateIsRefused) {

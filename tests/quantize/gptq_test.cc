@@ -227,6 +227,37 @@ TEST(Gptq, DriftMovesTheTargets) {
   EXPECT_EQ(result.quantized.matrix.codes, rtn.value().matrix.codes);
 }
 
+TEST(Gptq, DriftMovesTheTargetsWithoutDampingToo) {
+  Case problem{normal_matrix(16, 64, 33), 16, 64, std::vector<double>(64 * 64, 0.0)};
+  for (std::size_t j = 0; j < 64; ++j) problem.moment[j * 65] = 2.0;
+  std::vector<float> shifted = problem.weights;
+  for (std::size_t i = 0; i < shifted.size(); ++i) {
+    problem.drift.push_back(0.8);
+    shifted[i] = static_cast<float>(static_cast<double>(problem.weights[i]) + 0.5 * 0.8 / 2.0);
+  }
+  GptqOptions options = options_of(0.0);
+  options.drift_share = 0.5;
+  const GptqResult result = gptq(problem, "seq3-g64-u8", options);
+  ThreadPool pool(1);
+  const std::vector<float> diagonal = problem.diagonal();
+  const auto rtn = quantize_rtn({"w", shifted, 16, 64, diagonal}, scheme_of("seq3-g64-u8"), pool);
+  ASSERT_TRUE(rtn.ok());
+  EXPECT_EQ(result.quantized.matrix.codes, rtn.value().matrix.codes);
+}
+
+TEST(Gptq, RefusesDriftThatIsNotFinite) {
+  Case problem{normal_matrix(16, 64, 33), 16, 64, std::vector<double>(64 * 64, 0.0)};
+  for (std::size_t j = 0; j < 64; ++j) problem.moment[j * 65] = 2.0;
+  problem.drift.assign(16 * 64, 0.0);
+  problem.drift[70] = std::numeric_limits<double>::quiet_NaN();
+  ThreadPool pool(1);
+  const auto result =
+      quantize_gptq(problem.input(), scheme_of("seq3-g64-u8"), options_of(0.05), pool);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::kNonFinite);
+  EXPECT_NE(result.error().detail.find("70"), std::string::npos);
+}
+
 // cases.md 20. The blocks [[1, 5], [5, 1]] have the eigenvalue -4: dampings .05 and .5 of the mean
 // diagonal are not enough, 5 is.
 Case indefinite_case() {

@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/rng.h"
 #include "formats/quantized_checkpoint.h"
+#include "model/decoder.h"
 #include "quantize/run_quantize.h"
 #include "tests/support/tiny_model.h"
 
@@ -178,6 +179,26 @@ TEST_F(StageTest, RefusesWhatIsMissing) {
   o.drift_share = 1.5;
   EXPECT_EQ(run_quantize(o).error().code, ErrorCode::kInvalidArgument);
   EXPECT_FALSE(fs::exists(folder_ / "ptq"));
+}
+
+// cases.md 30: names without "model."; what reads the result knows one name per tensor.
+TEST_F(StageTest, BareTensorNamesAreStoredAsTheUsualOnes) {
+  prepare(testing::hf_t1(), "quantize_bare");
+  testing::HfModel model = testing::hf_model(testing::hf_t1(), testing::HfType::kBf16, 7);
+  const std::string prefix = "model.";
+  std::map<std::string, testing::HfTensor> bare;
+  for (auto& [name, tensor] : model.tensors) {
+    bare[name.rfind(prefix, 0) == 0 ? name.substr(prefix.size()) : name] = tensor;
+  }
+  model.tensors = bare;
+  testing::write_hf_model(model, folder_ / "model");
+  const auto stage = run_quantize(options(Method::kRtn, "ptq"));
+  ASSERT_TRUE(stage.ok()) << to_string(stage.error());
+  const auto out = read_quantized_checkpoint(folder_ / "ptq");
+  ASSERT_TRUE(out.ok()) << to_string(out.error());
+  EXPECT_TRUE(out.value().matrices.contains("model.layers.0.self_attn.q_proj.weight"));
+  EXPECT_TRUE(out.value().plain.contains("model.embed_tokens.weight"));
+  EXPECT_TRUE(load_weights(out.value()).ok());
 }
 
 TEST_F(StageTest, RefusesStatisticsOfAnotherModel) {

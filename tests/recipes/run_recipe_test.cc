@@ -137,10 +137,11 @@ TEST_F(RunRecipe, SecondRunRunsNothing) {
   EXPECT_EQ(report.value()["stages"][0]["cached"], true);
 }
 
-TEST_F(RunRecipe, ThreadsDoNotChangeAnythingButSpeed) {
+TEST_F(RunRecipe, ThreadsChangeOnlySpeedAndTraining) {
   ASSERT_TRUE(accepted(run({}, kUse)));
   ASSERT_TRUE(accepted(run({"threads=1"}, kUse)));
-  EXPECT_EQ(calls(), (std::vector<std::string>{"elastiq bench", "elastiq bench"}));
+  EXPECT_EQ(calls(),
+            (std::vector<std::string>{"elastiq bench", "elastiq-torch qat", "elastiq bench"}));
 }
 
 TEST_F(RunRecipe, AChangedOptionRunsItsStageAndWhatReadsItsOutput) {
