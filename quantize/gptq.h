@@ -38,10 +38,11 @@ const char* path_name(GptqPath path);
 struct GptqResult {
   RtnResult quantized;  ///< Distortion against the weights W, not the targets.
   GptqPath path = GptqPath::kGptq;
-  double damping = 0.0;           ///< Used, relative.
-  double loss = 0.0;              ///< Calibration loss of the result, per token.
-  double rtn_loss = 0.0;          ///< Of round to nearest with the same kept columns.
-  double energy = 0.0;            ///< tr(T H T^T), T the targets (W without drift): what losses are relative to.
+  double damping = 0.0;   ///< Used, relative.
+  double loss = 0.0;      ///< Calibration loss of the result, per token.
+  double rtn_loss = 0.0;  ///< Of round to nearest with the same kept columns.
+  double energy =
+      0.0;  ///< tr(T H T^T), T the targets (W without drift): what losses are relative to.
   std::int64_t dead_columns = 0;  ///< Inputs that were always zero: rounded to nearest.
 };
 
