@@ -13,6 +13,7 @@
 
 #include "core/file.h"
 #include "core/progress.h"
+#include "model/continuation_text.h"
 #include "model/evaluate.h"
 
 namespace elastiq {
@@ -56,7 +57,7 @@ class Greedy {
       : item_(item),
         tokenizer_(tokenizer),
         eos_(eos),
-        prompt_text_(tokenizer.decode(item.tokens)),
+        prompt_bytes_(tokenizer.decode(item.tokens).size()),
         most_(tokenizer.encode(item.answer).size() + kExtraTokens) {}
 
   Result<bool> matches(const LogitSource& source) {
@@ -76,8 +77,7 @@ class Greedy {
   std::string text() const {
     std::vector<std::uint32_t> all = item_.tokens;
     all.insert(all.end(), generated_.begin(), generated_.end());
-    const std::string whole = tokenizer_.decode(all);
-    return whole.substr(std::min(prompt_text_.size(), whole.size()));
+    return continuation_text(tokenizer_, all, prompt_bytes_);
   }
 
   Verdict append(std::uint32_t token) {
@@ -127,7 +127,7 @@ class Greedy {
   const TaskItem& item_;
   const Tokenizer& tokenizer_;
   const std::vector<std::int64_t>& eos_;
-  std::string prompt_text_;
+  std::size_t prompt_bytes_;
   std::size_t most_;
   std::vector<std::uint32_t> generated_;
 };

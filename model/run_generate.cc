@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/rng.h"
 #include "model/chat_form.h"
+#include "model/continuation_text.h"
 #include "model/package_model.h"
 #include "model/tokenizer.h"
 
@@ -54,14 +55,6 @@ std::vector<std::int64_t> stop_tokens(const Tokenizer& tokenizer, const elq_conf
   return stops;
 }
 
-/// Text of the tokens so far that ends on a whole character.
-std::string whole_text(const Tokenizer& tokenizer, const std::vector<std::uint32_t>& tokens) {
-  std::string text = tokenizer.decode(tokens);
-  const std::size_t bad = find_invalid_utf8(text);
-  if (bad != std::string::npos && text.size() - bad < 4) text.resize(bad);
-  return text;
-}
-
 struct Generation {
   std::vector<std::uint32_t> tokens;
   std::string text;
@@ -79,6 +72,7 @@ class Continuation {
         tokenizer_(tokenizer),
         stops_(stop_tokens(tokenizer, model.config())),
         seen_(std::move(prompt)),
+        prompt_bytes_(tokenizer.decode(seen_).size()),
         rng_(options.seed) {}
 
   /// logits: of the prompt's last token. room: positions left.
@@ -107,6 +101,10 @@ class Continuation {
   }
 
  private:
+  std::string text_so_far() const {
+    return whole_characters(continuation_text(tokenizer_, seen_, prompt_bytes_));
+  }
+
   std::uint32_t choose(std::vector<float>& logits) {
     const auto window = static_cast<std::size_t>(options_.sampling.repetition_window);
     const std::size_t n = window == 0 ? seen_.size() : std::min(window, seen_.size());
@@ -116,7 +114,7 @@ class Continuation {
 
   /// False: a stop word ends the text.
   bool show(const std::function<void(const std::string&)>& on_text) {
-    const std::string text = whole_text(tokenizer_, out_.tokens);
+    const std::string text = text_so_far();
     const StopCheck check = check_stop_words(text, options_.stop);
     give(text, check.shown, on_text);
     if (check.stopped) out_.stopped = "stop";
@@ -125,7 +123,7 @@ class Continuation {
 
   /// What was held back for a stop word that did not come.
   void end_text(const std::function<void(const std::string&)>& on_text) {
-    const std::string text = whole_text(tokenizer_, out_.tokens);
+    const std::string text = text_so_far();
     give(text, text.size(), on_text);
   }
 
@@ -140,7 +138,8 @@ class Continuation {
   PackageModel& model_;
   const Tokenizer& tokenizer_;
   std::vector<std::int64_t> stops_;
-  std::vector<std::uint32_t> seen_;
+  std::vector<std::uint32_t> seen_;  ///< Prompt and output.
+  std::size_t prompt_bytes_;
   Rng rng_;
   Generation out_;
 };
