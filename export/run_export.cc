@@ -48,8 +48,8 @@ Status check_options(const ExportOptions& options) {
 // ---------------------------------------------------------------- texts that travel along
 
 struct Texts {
-  std::vector<std::byte> tokenizer;         ///< tokenizer.json; empty when there is none.
-  std::vector<std::byte> tokenizer_config;  ///< tokenizer_config.json
+  std::vector<std::byte> tokenizer;  ///< tokenizer.json; empty when there is none.
+  std::string tokenizer_config;      ///< With the template of chat_template.jinja.
   TokenFacts facts;
 };
 
@@ -69,7 +69,7 @@ Result<std::vector<std::byte>> read_bytes(const fs::path& path) {
 Result<Texts> read_texts(const fs::path& folder, const ModelConfig& config) {
   Texts texts;
   ELQ_TRY(json, read_bytes(folder / "tokenizer.json"));
-  ELQ_TRY(settings, read_bytes(folder / "tokenizer_config.json"));
+  ELQ_TRY(settings, read_tokenizer_config(folder));
   texts.facts.bos = config.bos;
   texts.facts.eos = config.eos.empty() ? -1 : config.eos.front();
   if (!json.empty()) {
@@ -205,7 +205,7 @@ Status write_draft(const fs::path& path, const ExportOptions& options, const Pac
     if (!bytes.empty()) sections.push_back({type, {bytes}, Compression::kZstdIfSmaller});
   };
   add_text(ELQ_SECTION_TOKZ, texts.tokenizer);
-  add_text(ELQ_SECTION_TMPL, texts.tokenizer_config);
+  add_text(ELQ_SECTION_TMPL, std::as_bytes(std::span(texts.tokenizer_config)));
   sections.push_back({ELQ_SECTION_KAT, {kat}, Compression::kNone});
   add_text(ELQ_SECTION_PROV, std::as_bytes(std::span(prov.data(), prov.size())));
   return write_package(path, sections, 0, build_id(options.provenance));

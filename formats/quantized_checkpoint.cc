@@ -157,9 +157,9 @@ Json describe(const QuantizedCheckpoint& checkpoint) {
 }
 
 bool is_companion(const std::string& name) {
-  constexpr std::array<std::string_view, 5> kNames = {"config.json", "tokenizer.json",
-                                                      "tokenizer_config.json",
-                                                      "generation_config.json", "tokenizer.model"};
+  constexpr std::array<std::string_view, 6> kNames = {
+      "config.json",         "tokenizer.json",         "tokenizer_config.json",
+      "chat_template.jinja", "generation_config.json", "tokenizer.model"};
   return name.starts_with("LICENSE") ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }

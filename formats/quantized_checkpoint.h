@@ -13,8 +13,9 @@
 namespace elastiq {
 
 /// What stages hand each other (architecture.md section 4): a folder with model.safetensors and
-/// quantization.json, and copies of config.json, tokenizer.json, tokenizer_config.json and
-/// generation_config.json (where present), so that the folder is a model of its own.
+/// quantization.json, and copies of config.json, tokenizer.json, tokenizer_config.json,
+/// chat_template.jinja and generation_config.json (where present), so that the folder is a model of
+/// its own.
 ///
 /// A quantized matrix `N` is stored as N.codes (U8 rows x cols), N.row_scales (F32), N.u8_scales
 /// (U8 rows x groups) or N.f16_scales (F16), N.kept_index (U16), N.kept_scales (F32), N.kept_values

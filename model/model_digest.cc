@@ -15,7 +15,8 @@ Result<std::string> model_digest(const std::filesystem::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const fs::path name = entry.path().filename();
     const bool counts = name == "config.json" || name == "tokenizer.json" ||
-                        name == "tokenizer_config.json" || name.extension() == ".safetensors";
+                        name == "tokenizer_config.json" || name == "chat_template.jinja" ||
+                        name.extension() == ".safetensors";
     if (counts) files.push_back(entry.path());
   }
   if (error) return Error{ErrorCode::kIo, folder.string(), error.message(), 0};

@@ -9,8 +9,6 @@
 namespace elastiq {
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
-
 // Longer pieces are rare and rarely repeat.
 constexpr std::size_t kMaxCachedBytes = 64;
 
@@ -183,20 +181,9 @@ Result<Tokenizer> Tokenizer::open(const std::filesystem::path& folder) {
     return Error{ErrorCode::kMissing, path.string(),
                  "no such file; a model folder needs tokenizer.json", 0};
   }
-  ELQ_TRY(json, read_text_file(path, kMaxFileBytes));
-  std::string config;
-  if (std::filesystem::exists(folder / "tokenizer_config.json")) {
-    ELQ_TRY(text, read_text_file(folder / "tokenizer_config.json", kMaxFileBytes));
-    config = std::move(text);
-  }
-  ELQ_TRY(tokenizer, from_json(json, config, path.string()));
-  // Newer folders keep the template in a file of its own.
-  const auto chat_path = folder / "chat_template.jinja";
-  if (tokenizer.state_->data.chat_template.empty() && std::filesystem::exists(chat_path)) {
-    ELQ_TRY(text, read_text_file(chat_path, kMaxFileBytes));
-    tokenizer.state_->data.chat_template = std::move(text);
-  }
-  return tokenizer;
+  ELQ_TRY(json, read_text_file(path, kMaxTokenizerFile));
+  ELQ_TRY(config, read_tokenizer_config(folder));
+  return from_json(json, config, path.string());
 }
 
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {

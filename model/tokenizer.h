@@ -11,13 +11,17 @@
 
 namespace elastiq {
 
+/// The text of tokenizer_config.json of a folder; "" when there is none. A template that the
+/// folder keeps in chat_template.jinja and not there is put in under "chat_template".
+Result<std::string> read_tokenizer_config(const std::filesystem::path& folder);
+
 /// tokenizer.json BPE: byte-level (GPT-2 alphabet; Digits and ByteLevel pre-tokenizers) and
 /// SentencePiece style (metaspace, byte fallback). Added tokens are matched first. Thread-safe
 /// after construction.
 class Tokenizer {
  public:
   /// Reads tokenizer.json and tokenizer_config.json (add_bos_token, bos_token, eos_token,
-  /// chat_template) of a folder.
+  /// chat_template) of a folder, the template also from chat_template.jinja.
   static Result<Tokenizer> open(const std::filesystem::path& folder);
   /// From the texts themselves; config may be empty.
   static Result<Tokenizer> from_json(std::string_view tokenizer_json,

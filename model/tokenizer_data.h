@@ -186,6 +186,8 @@ struct TokenizerData {
   std::string chat_template;
 };
 
+inline constexpr std::uint64_t kMaxTokenizerFile = std::uint64_t{64} << 20;
+
 /// Normalizer, pre-tokenizer, decoder and post-processor of tokenizer.json; sets the kind.
 Status load_pipeline(const Json& json, const std::string& subject, TokenizerData& data);
 

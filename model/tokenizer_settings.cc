@@ -1,5 +1,7 @@
 #include <utility>
 
+#include "core/file.h"
+#include "model/tokenizer.h"
 #include "model/tokenizer_data.h"
 
 namespace elastiq {
@@ -37,7 +39,36 @@ Result<std::string> read_chat_template(const Json& json, const std::string& subj
   return std::string();
 }
 
+// Into a list of named templates as the default one.
+void put_chat_template(const std::string& text, Json& config) {
+  Json& place = config["chat_template"];
+  if (place.is_array()) {
+    place.push_back(Json{{"name", "default"}, {"template", text}});
+  } else {
+    place = text;
+  }
+}
+
 }  // namespace
+
+Result<std::string> read_tokenizer_config(const std::filesystem::path& folder) {
+  const auto path = folder / "tokenizer_config.json";
+  const auto chat_path = folder / "chat_template.jinja";
+  std::string config;
+  if (std::filesystem::exists(path)) {
+    ELQ_TRY(text, read_text_file(path, kMaxTokenizerFile));
+    config = std::move(text);
+  }
+  if (!std::filesystem::exists(chat_path)) return config;
+  ELQ_TRY(json, parse_json(config.empty() ? "{}" : config, path.string(), JsonLimits{}));
+  if (!json.is_object()) return config;  // Refused where it is used.
+  ELQ_TRY(known, read_chat_template(json, path.string()));
+  if (!known.empty()) return config;
+  ELQ_TRY(chat, read_text_file(chat_path, kMaxTokenizerFile));
+  if (chat.empty()) return config;
+  put_chat_template(chat, json);
+  return dump_json(json);
+}
 
 Status load_settings(const Json& json, const std::string& subject, TokenizerData& data) {
   if (!json.is_object()) {

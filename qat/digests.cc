@@ -18,7 +18,7 @@ bool decides(const fs::path& file) {
   const std::string name = file.filename().string();
   return file.extension() == ".safetensors" || name == "model.safetensors.index.json" ||
          name == "config.json" || name == "tokenizer.json" || name == "tokenizer_config.json" ||
-         name == "quantization.json";
+         name == "chat_template.jinja" || name == "quantization.json";
 }
 
 std::string shown(const Json& flat, const std::string& key) {

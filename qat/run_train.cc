@@ -126,8 +126,8 @@ Status write_model(const Weights& weights, const TrainOptions& options) {
   std::error_code failed;
   fs::create_directories(options.out, failed);
   for (const char* name :
-       {"config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
-        "special_tokens_map.json", "generation_config.json"}) {
+       {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+        "tokenizer.model", "special_tokens_map.json", "generation_config.json"}) {
     if (!fs::exists(options.config / name, failed)) continue;
     fs::copy_file(options.config / name, options.out / name, fs::copy_options::overwrite_existing,
                   failed);

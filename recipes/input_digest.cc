@@ -16,8 +16,8 @@ Result<std::string> file_digest(const fs::path& path) {
 
 bool counts(const fs::path& file) {
   const std::string suffix = file.extension().string();
-  const bool is_data =
-      suffix == ".json" || suffix == ".safetensors" || suffix == ".model" || suffix == ".elq";
+  const bool is_data = suffix == ".json" || suffix == ".jinja" || suffix == ".safetensors" ||
+                       suffix == ".model" || suffix == ".elq";
   return is_data && file.filename() != "stage.json";
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/digest.h"
 #include "core/json.h"
+#include "model/tokenizer.h"
 #include "tests/support/export_case.h"
 
 namespace elastiq::testing {
@@ -77,6 +78,33 @@ TEST(Export, CarriesTokenizerConfigAndProvenance) {
   EXPECT_EQ(std::get<std::uint64_t>(package.meta().at("tokenizer.eos")), 1u);
   EXPECT_EQ(std::get<std::uint64_t>(package.meta().at("tokenizer.add_bos")), 1u);
   EXPECT_EQ(std::get<std::uint64_t>(package.meta().at("model.head_dim")), 24u);
+}
+
+TEST(Export, CarriesAChatTemplateThatHasAFileOfItsOwn) {
+  const ExportCase c("export_jinja", hf_t2(), seq2);
+  Json settings = Json::parse(hf_tokenizer_config_json());
+  settings.erase("chat_template");
+  hf_write_text(c.root / "hf" / "tokenizer_config.json", settings.dump());
+  hf_write_text(c.root / "hf" / "chat_template.jinja", "first\n");
+  const auto folder = c.root / "ptq";
+  ASSERT_TRUE(write_quantized_checkpoint(folder, c.quantized, c.root / "hf").ok());
+  const Json first = exported(c.options());
+  const auto stored = opened(c.package()).section(ELQ_SECTION_TMPL);
+  ASSERT_TRUE(stored.ok());
+  settings["chat_template"] = "first\n";
+  EXPECT_EQ(Json::parse(text_of(stored.value())), settings);
+  const auto tokenizer =
+      Tokenizer::from_json(hf_tokenizer_json(512), text_of(stored.value()), "package");
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_EQ(tokenizer.value().chat_template(), "first\n");
+  // Another template is another model; one in tokenizer_config.json comes first.
+  hf_write_text(folder / "chat_template.jinja", "second\n");
+  EXPECT_NE(exported(c.options())["digests"]["model"], first["digests"]["model"]);
+  hf_write_text(folder / "tokenizer_config.json", hf_tokenizer_config_json());
+  exported(c.options());
+  const auto own = opened(c.package()).section(ELQ_SECTION_TMPL);
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(text_of(own.value()), hf_tokenizer_config_json());
 }
 
 // 2-bit q_proj of T2: 96 x 64, 8 kept columns. Codes 96*64/8*2 = 1536 bytes; 6 panels of a

@@ -54,6 +54,7 @@ QuantizedCheckpoint sample() {
 void put_model_files(const TempFolder& folder) {
   folder.put("config.json", "{\"a\": 1}\n");
   folder.put("tokenizer.json", "{}");
+  folder.put("chat_template.jinja", "{{ text }}");
   folder.put("LICENSE.txt", "Apache");
   folder.put("training_args.bin", "pickle");
 }
@@ -116,6 +117,7 @@ TEST_F(QuantizedCheckpointTest, TwoWritesAreTheSameBytesAndCarryTheModelsFiles) 
     EXPECT_EQ(slurp(path() / name), slurp(out_ / "again" / name)) << name;
   }
   EXPECT_EQ(slurp(path() / "config.json"), "{\"a\": 1}\n");
+  EXPECT_EQ(slurp(path() / "chat_template.jinja"), "{{ text }}");
   EXPECT_FALSE(std::filesystem::exists(path() / "training_args.bin"));
   EXPECT_EQ(out_.entries(), 2u);  // no temporary folder is left
 }
@@ -132,7 +134,7 @@ TEST_F(QuantizedCheckpointTest, ReplacesItsOwnKindOnly) {
 
   EXPECT_TRUE(refused(write_quantized_checkpoint(model_.path(), smaller, model_.path()),
                       ErrorCode::kIo, {"not overwritten"}));
-  EXPECT_EQ(model_.entries(), 4u);
+  EXPECT_EQ(model_.entries(), 5u);
   out_.put("file", "x");
   EXPECT_TRUE(refused(write_quantized_checkpoint(out_ / "file", smaller, model_.path()),
                       ErrorCode::kIo, {"not a folder"}));
