@@ -179,7 +179,8 @@ struct TokenizerData {
   AddedTokenFinder raw_added;         ///< Looked for in the text as given.
   AddedTokenFinder normalized_added;  ///< Looked for after the normalizer.
 
-  std::int64_t template_bos = kNoToken;  ///< From a TemplateProcessing post-processor.
+  std::string template_bos_name;         ///< From a TemplateProcessing post-processor.
+  std::int64_t template_bos = kNoToken;  ///< Id of that name.
   bool add_bos = false;
   std::int64_t bos = kNoToken;
   std::int64_t eos = kNoToken;

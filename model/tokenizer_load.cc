@@ -265,6 +265,19 @@ Status load_added(const Json& list, const std::string& subject, TokenizerData& d
   return data.normalized_added.prepare(subject);
 }
 
+// The template is read before there is a vocabulary.
+Status check_template(const std::string& subject, const TokenizerData& data) {
+  if (data.template_bos < 0) return ok_status();
+  const auto found = data.ids.find(data.template_bos_name);
+  const bool same = found != data.ids.end() && std::int64_t{found->second} == data.template_bos;
+  if (same) return ok_status();
+  return inconsistent(
+      subject,
+      "the template gives " + data.template_bos_name + " the id " +
+          std::to_string(data.template_bos) + "; in the vocabulary it " +
+          (found == data.ids.end() ? "is missing" : "has the id " + std::to_string(found->second)));
+}
+
 }  // namespace
 
 Result<TokenizerData> load_tokenizer(std::string_view tokenizer_json,
@@ -282,6 +295,7 @@ Result<TokenizerData> load_tokenizer(std::string_view tokenizer_json,
   const Json none = Json::array();
   ELQ_CHECK(load_added(added == json.end() || added->is_null() ? none : *added,
                        subject + ": added_tokens", data, texts));
+  ELQ_CHECK(check_template(subject + ": post_processor", data));
   Json config = Json::object();
   if (!tokenizer_config_json.empty()) {
     ELQ_TRY(parsed, parse_json(tokenizer_config_json, subject + " (config)", JsonLimits{}));

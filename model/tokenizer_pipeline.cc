@@ -201,7 +201,13 @@ Status load_template(const Json& json, const std::string& subject, TokenizerData
     return Error{ErrorCode::kInconsistent, subject,
                  "the template begins with " + name + ", which has not exactly one id", 0};
   }
-  data.template_bos = ids[0].get<std::int64_t>();
+  const auto id = ids[0].get<std::uint64_t>();
+  if (id >= UINT32_MAX) {
+    return Error{ErrorCode::kLimitExceeded, subject,
+                 "the template gives " + name + " the id " + std::to_string(id), 0};
+  }
+  data.template_bos_name = std::move(name);
+  data.template_bos = static_cast<std::int64_t>(id);
   return ok_status();
 }
 

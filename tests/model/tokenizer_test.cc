@@ -111,6 +111,25 @@ TEST(Tokenizer, BosFromConfigOrTemplate) {
   EXPECT_TRUE(refused(read(base(), R"({"bos_token": "<x>"})"), ErrorCode::kInconsistent, {"<x>"}));
 }
 
+TEST(Tokenizer, TemplateBosMustBeTheTokenOfThatName) {
+  const auto with_template = [](const char* name, const Json& id) {
+    Json json = base();
+    json["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single", Json::array({{{"SpecialToken", {{"id", name}}}}})},
+                              {"special_tokens", {{name, {{"ids", Json::array({id})}}}}}};
+    return read(json, "");
+  };
+  ASSERT_TRUE(accepted(with_template("<|bos|>", 0u)));
+  EXPECT_TRUE(refused(with_template("<|bos|>", 1u), ErrorCode::kInconsistent,
+                      {"post_processor", "<|bos|> the id 1", "has the id 0"}));
+  EXPECT_TRUE(refused(with_template("<|bos|>", 300u), ErrorCode::kInconsistent, {"the id 300"}));
+  EXPECT_TRUE(refused(with_template("<x>", 0u), ErrorCode::kInconsistent, {"<x>", "is missing"}));
+  for (const std::uint64_t id : {std::uint64_t{1} << 32, UINT64_MAX}) {
+    EXPECT_TRUE(refused(with_template("<|bos|>", id), ErrorCode::kLimitExceeded,
+                        {"<|bos|>", std::to_string(id)}));
+  }
+}
+
 TEST(Tokenizer, NamedChatTemplateDefaultIsTaken) {
   const auto result = read(base(), R"({"chat_template": [{"name": "tool", "template": "t"},
                                        {"name": "default", "template": "d"}]})");
