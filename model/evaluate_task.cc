@@ -150,7 +150,7 @@ Result<TaskItem> parse_item(std::string_view line, const std::string& subject,
     return Error{ErrorCode::kInconsistent, subject, "\"answer\" must be one line with text", 0};
   }
   if (tokenizer.add_bos()) item.tokens.push_back(static_cast<std::uint32_t>(tokenizer.bos()));
-  const std::vector<std::uint32_t> ids = tokenizer.encode(item.prompt);
+  ELQ_TRY(ids, tokenizer.try_encode(item.prompt));
   item.tokens.insert(item.tokens.end(), ids.begin(), ids.end());
   if (item.tokens.empty()) {
     return Error{ErrorCode::kInconsistent, subject, "\"prompt\" has no tokens", 0};

@@ -4,6 +4,15 @@
 #include <cstdint>
 
 namespace elastiq {
+namespace {
+
+std::string error_text(int code) {
+  std::array<PCRE2_UCHAR, 256> message{};
+  pcre2_get_error_message(code, message.data(), message.size());
+  return reinterpret_cast<const char*>(message.data());
+}
+
+}  // namespace
 
 // The default just-in-time stack of 32 KiB is too small for patterns that backtrack over long runs.
 RegexScratch::RegexScratch()
@@ -20,13 +29,12 @@ Result<Regex> Regex::compile(const std::string& pattern, const std::string& subj
   regex.code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                                   PCRE2_UTF | PCRE2_UCP, &code, &offset, nullptr));
   if (!regex.code_) {
-    std::array<PCRE2_UCHAR, 256> message{};
-    pcre2_get_error_message(code, message.data(), message.size());
     return Error{ErrorCode::kSyntax, subject,
-                 "pattern " + pattern + ": " + reinterpret_cast<const char*>(message.data()) +
-                     " at byte " + std::to_string(offset) + " of the pattern",
+                 "pattern " + pattern + ": " + error_text(code) + " at byte " +
+                     std::to_string(offset) + " of the pattern",
                  0};
   }
+  regex.pattern_ = pattern;
   pcre2_jit_compile(regex.code_.get(), PCRE2_JIT_COMPLETE);
   return regex;
 }
@@ -37,9 +45,12 @@ RegexSpan Regex::find(std::string_view text, std::size_t from, RegexScratch& scr
   int found = pcre2_match(code_.get(), subject, text.size(), from, kOptions, scratch.data_.get(),
                           scratch.context_.get());
   // Out of just-in-time stack: the interpreter keeps its frames on the heap.
-  if (found < PCRE2_ERROR_NOMATCH) {
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
     found = pcre2_match(code_.get(), subject, text.size(), from, kOptions | PCRE2_NO_JIT,
                         scratch.data_.get(), scratch.context_.get());
+  }
+  if (found < PCRE2_ERROR_NOMATCH && scratch.failure_.empty()) {
+    scratch.failure_ = "pattern " + pattern_ + ": " + error_text(found);
   }
   if (found < 0) return RegexSpan{text.size(), text.size()};
   const PCRE2_SIZE* spans = pcre2_get_ovector_pointer(scratch.data_.get());

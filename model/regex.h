@@ -23,6 +23,9 @@ class RegexScratch {
  public:
   RegexScratch();
 
+  /// Why the first search that could not be finished was given up, with its pattern; "": none was.
+  const std::string& failure() const { return failure_; }
+
  private:
   friend class Regex;
 
@@ -37,6 +40,7 @@ class RegexScratch {
   std::unique_ptr<pcre2_match_data, Free> data_;
   std::unique_ptr<pcre2_match_context, Free> context_;
   std::unique_ptr<pcre2_jit_stack, Free> stack_;
+  std::string failure_;
 };
 
 /// A compiled pattern: UTF-8, Unicode classes, just-in-time compiled where the machine allows it.
@@ -45,7 +49,8 @@ class Regex {
   /// Errors  kSyntax with the pattern, PCRE2's message and the offset in the pattern.
   static Result<Regex> compile(const std::string& pattern, const std::string& subject);
 
-  /// The first non-empty match at or after `from`; text is valid UTF-8.
+  /// The first non-empty match at or after `from`; text is valid UTF-8. A search that PCRE2 gives
+  /// up (match limit, memory) finds none and leaves its reason in scratch.failure().
   RegexSpan find(std::string_view text, std::size_t from, RegexScratch& scratch) const;
 
  private:
@@ -54,6 +59,7 @@ class Regex {
   };
 
   std::unique_ptr<pcre2_code, Free> code_;
+  std::string pattern_;
 };
 
 /// The text as a pattern that matches it literally.

@@ -39,7 +39,7 @@ Result<std::vector<std::uint32_t>> prompt_tokens(const GenerateOptions& options,
   if (find_invalid_utf8(text) != std::string::npos) {
     return Error{ErrorCode::kBadEncoding, "--prompt", "is not valid UTF-8"};
   }
-  std::vector<std::uint32_t> tokens = tokenizer.encode(text);
+  ELQ_TRY(tokens, tokenizer.try_encode(text));
   if (tokenizer.add_bos() && tokenizer.bos() >= 0) {
     tokens.insert(tokens.begin(), static_cast<std::uint32_t>(tokenizer.bos()));
   }

@@ -30,6 +30,8 @@ class Encoder {
  public:
   Encoder(const TokenizerData& data, std::vector<std::uint32_t>& out) : data_(data), out_(out) {}
 
+  const std::string& failure() const { return scratch_.regex.failure(); }
+
   void run(std::string_view text) {
     std::vector<TextPart> parts;
     data_.raw_added.split(text, parts, scratch_.regex);
@@ -160,6 +162,19 @@ std::string replace_invalid(std::string_view text) {
 
 struct Tokenizer::State {
   TokenizerData data;
+  std::string subject;
+
+  /// Returns the reason of a search that was given up, or "".
+  std::string encode(std::string_view text, std::vector<std::uint32_t>& ids) const {
+    ids.reserve(text.size() / 3);
+    Encoder encoder(data, ids);
+    if (find_invalid_utf8(text) == std::string_view::npos) {
+      encoder.run(text);
+    } else {
+      encoder.run(replace_invalid(text));
+    }
+    return encoder.failure();
+  }
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -172,7 +187,7 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
                                        std::string_view tokenizer_config_json,
                                        const std::string& subject) {
   ELQ_TRY(data, load_tokenizer(tokenizer_json, tokenizer_config_json, subject));
-  return Tokenizer(std::make_unique<State>(State{std::move(data)}));
+  return Tokenizer(std::make_unique<State>(State{std::move(data), subject}));
 }
 
 Result<Tokenizer> Tokenizer::open(const std::filesystem::path& folder) {
@@ -188,14 +203,15 @@ Result<Tokenizer> Tokenizer::open(const std::filesystem::path& folder) {
 
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::uint32_t> ids;
-  ids.reserve(text.size() / 3);
-  Encoder encoder(state_->data, ids);
-  if (find_invalid_utf8(text) == std::string_view::npos) {
-    encoder.run(text);
-  } else {
-    encoder.run(replace_invalid(text));
-  }
+  state_->encode(text, ids);
   return ids;
+}
+
+Result<std::vector<std::uint32_t>> Tokenizer::try_encode(std::string_view text) const {
+  std::vector<std::uint32_t> ids;
+  const std::string failure = state_->encode(text, ids);
+  if (failure.empty()) return ids;
+  return Error{ErrorCode::kLimitExceeded, state_->subject, failure, 0};
 }
 
 std::string Tokenizer::decode(const std::vector<std::uint32_t>& ids) const {

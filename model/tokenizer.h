@@ -33,6 +33,9 @@ class Tokenizer {
   ~Tokenizer();
 
   /// Ids without BOS; text is valid UTF-8. Special tokens in the text are matched as tokens.
+  /// Errors  kLimitExceeded with the pattern: a pattern of the tokenizer backtracks without end.
+  Result<std::vector<std::uint32_t>> try_encode(std::string_view text) const;
+  /// The same for texts known to be encodable: after such a failure the rest is one piece.
   std::vector<std::uint32_t> encode(std::string_view text) const;
 
   /// Bytes of the ids; special tokens are left out. Byte-exact inverse of encode for text without

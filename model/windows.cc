@@ -125,7 +125,7 @@ Result<Windows> make_windows(const TextData& data, const Tokenizer& tokenizer,
   const auto bos = static_cast<std::uint32_t>(std::max<std::int64_t>(tokenizer.bos(), 0));
   if (has_bos) stream.push_back(bos);
   for (const std::string& document : data.documents) {
-    const auto ids = tokenizer.encode(document);
+    ELQ_TRY(ids, tokenizer.try_encode(document));
     stream.insert(stream.end(), ids.begin(), ids.end());
   }
 

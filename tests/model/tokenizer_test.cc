@@ -130,6 +130,23 @@ TEST(Tokenizer, TemplateBosMustBeTheTokenOfThatName) {
   }
 }
 
+// The rest as one piece would be other ids in silence.
+TEST(Tokenizer, PatternThatIsGivenUpIsAnError) {
+  Json json = base();
+  json["pre_tokenizer"] = Json::parse(
+      R"({"type": "Sequence", "pretokenizers": [
+          {"type": "Split", "behavior": "Isolated",
+           "pattern": {"Regex": "(*LIMIT_MATCH=9)(a+)+$"}},
+          {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})");
+  const auto tokenizer = read(json, "");
+  ASSERT_TRUE(accepted(tokenizer));
+  EXPECT_TRUE(accepted(tokenizer.value().try_encode("bcd")));
+  EXPECT_EQ(tokenizer.value().try_encode("bcd").value(), tokenizer.value().encode("bcd"));
+  const std::string text = std::string(30, 'a') + "b";
+  EXPECT_TRUE(refused(tokenizer.value().try_encode(text), ErrorCode::kLimitExceeded,
+                      {"tokenizer.json", "(a+)+$", "limit"}));
+}
+
 TEST(Tokenizer, NamedChatTemplateDefaultIsTaken) {
   const auto result = read(base(), R"({"chat_template": [{"name": "tool", "template": "t"},
                                        {"name": "default", "template": "d"}]})");
