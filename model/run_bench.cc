@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <variant>
 #include <vector>
 
 #include "core/peak_memory.h"
@@ -62,6 +63,25 @@ std::uint64_t weight_bytes_per_token(const Package& package) {
   return bytes;
 }
 
+/// What a round runs: half of the model's positions for each part at most.
+struct Lengths {
+  std::size_t prompt = 0;
+  std::size_t fresh = 0;
+};
+
+Result<Lengths> round_lengths(const BenchOptions& options) {
+  ELQ_TRY(package, Package::open(options.package));
+  const auto found = package.meta().find("model.max_positions");
+  const auto* positions =
+      found == package.meta().end() ? nullptr : std::get_if<std::uint64_t>(&found->second);
+  if (positions == nullptr) {
+    return Error{ErrorCode::kMissing, options.package.string(), "no model.max_positions", 0};
+  }
+  const std::size_t half = std::max<std::uint64_t>(1, *positions / 2);
+  return Lengths{std::min(half, static_cast<std::size_t>(options.prompt)),
+                 std::min(half, static_cast<std::size_t>(options.generate))};
+}
+
 Result<std::vector<double>> load_times(const BenchOptions& options,
                                        const PackageModel::Options& session) {
   std::vector<double> seconds;
@@ -103,12 +123,12 @@ Result<Json> run_bench(const BenchOptions& options) {
   session.threads = options.threads;
   session.isa = options.isa;
   const auto start = Clock::now();
+  ELQ_TRY(lengths, round_lengths(options));
+  const auto [prompt, fresh] = lengths;
+  session.max_tokens = static_cast<std::uint32_t>(prompt + fresh);
   ELQ_TRY(model, PackageModel::open(options.package, session));
   const double first_load = seconds_since(start);
   const elq_config& config = model.config();
-  const std::size_t half = std::max(1u, config.max_positions / 2);
-  const std::size_t prompt = std::min(half, static_cast<std::size_t>(options.prompt));
-  const std::size_t fresh = std::min(half, static_cast<std::size_t>(options.generate));
   Rng rng(1);
   std::vector<std::uint32_t> tokens(prompt + fresh);
   for (std::uint32_t& token : tokens) token = static_cast<std::uint32_t>(rng.below(config.vocab));
