@@ -20,9 +20,7 @@ Error as_verification(Error error) {
 Result<Json> verify(const std::filesystem::path& file) {
   ELQ_TRY(package, Package::open(file));
   ELQ_CHECK(package.verify());
-  PackageModel::Options options;
-  options.max_tokens = 64;
-  ELQ_TRY(model, PackageModel::open(file, options));
+  ELQ_TRY(model, PackageModel::open(file, PackageModel::Options{}));
   ELQ_CHECK(model.selftest());
   return Json{{"format", "elastiq.verify/1"},
               {"package", file.string()},

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/digest.h"
 #include "core/file.h"
 #include "formats/safetensors.h"
 
@@ -41,12 +42,25 @@ void remove_others(const fs::path& folder, const std::string& keep) {
   }
 }
 
+/// Of everything in the document but this digest.
+std::string digest_of(Json document) {
+  document.erase("sha256");
+  return to_hex(sha256(dump_json(document)));
+}
+
+/// A state that something else than save_state has changed would end in another model than an
+/// unbroken run, so its digests are checked before anything of it is used.
 Result<Json> read_state_json(const fs::path& path) {
   ELQ_TRY(document, read_json_file(path, kLimits));
   ELQ_TRY(format, json_string_or(document, "format", "", path.string()));
   if (format != kFormat) {
     return Error{ErrorCode::kUnsupportedVersion, path.string(),
                  fmt::format("format is '{}', expected '{}'", format, kFormat)};
+  }
+  ELQ_TRY(digest, json_string_or(document, "sha256", "", path.string()));
+  if (digest != digest_of(document)) {
+    return Error{ErrorCode::kVerification, path.string(),
+                 "was changed after it was written; remove its folder to train from the start"};
   }
   return document;
 }
@@ -63,14 +77,17 @@ Status save_state(const fs::path& folder, const TrainState& state) {
     tensors.push_back({name, dtype_of(tensor), shape_of(tensor), bytes_of(tensor)});
   }
   ELQ_CHECK(write_safetensors(folder / file, std::move(tensors), {}));
-  const Json document{{"format", kFormat},
-                      {"step", state.step},
-                      {"phase", state.phase},
-                      {"updates", state.updates},
-                      {"seconds", state.seconds},
-                      {"file", file},
-                      {"fingerprint", state.fingerprint},
-                      {"curve", state.curve}};
+  ELQ_TRY(digest, sha256_file(folder / file));
+  Json document{{"format", kFormat},
+                {"step", state.step},
+                {"phase", state.phase},
+                {"updates", state.updates},
+                {"seconds", state.seconds},
+                {"file", file},
+                {"file_sha256", to_hex(digest)},
+                {"fingerprint", state.fingerprint},
+                {"curve", state.curve}};
+  document["sha256"] = digest_of(document);
   ELQ_CHECK(write_file(folder / "state.json", dump_json(document)));
   remove_others(folder, file);
   return ok_status();
@@ -104,7 +121,14 @@ Status load_state_tensors(const fs::path& folder,
   ELQ_TRY(document, read_state_json(folder / "state.json"));
   ELQ_TRY(file, json_string_or(document, "file", "", (folder / "state.json").string()));
   // Only a plain name of ours, so that a damaged state cannot lead out of its folder.
-  ELQ_TRY(stored, Checkpoint::open(folder / fs::path(file).filename()));
+  const fs::path path = folder / fs::path(file).filename();
+  ELQ_TRY(expected, json_string_or(document, "file_sha256", "", (folder / "state.json").string()));
+  ELQ_TRY(found, sha256_file(path));
+  if (to_hex(found) != expected) {
+    return Error{ErrorCode::kVerification, path.string(),
+                 "was changed after it was written; remove its folder to train from the start"};
+  }
+  ELQ_TRY(stored, Checkpoint::open(path));
   for (const auto& [name, tensor] : tensors) {
     const TensorView* view = stored.find(name);
     if (view == nullptr) {

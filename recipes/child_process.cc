@@ -14,23 +14,34 @@
 namespace elastiq {
 namespace {
 
-/// Ctrl-C is ignored as long as this lives.
-class IgnoreInterrupt {
+/// While it lives this process takes SIGINT, SIGTERM and SIGCHLD by asking for them.
+class HeldSignals {
  public:
-  IgnoreInterrupt() {
-    struct sigaction ignore {};
-
-    ignore.sa_handler = SIG_IGN;
-    sigaction(SIGINT, &ignore, &before_);
+  HeldSignals() {
+    sigemptyset(&held_);
+    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&held_, signal);
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
   }
 
-  ~IgnoreInterrupt() { sigaction(SIGINT, &before_, nullptr); }
+  ~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  IgnoreInterrupt(const IgnoreInterrupt&) = delete;
-  IgnoreInterrupt& operator=(const IgnoreInterrupt&) = delete;
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  const sigset_t& before() const { return before_; }
+
+  /// Waits for one of them, at most a second, and passes on to the child what a process sent to
+  /// this one alone. Ctrl-C of a terminal reaches the child without us.
+  void relay_one_to(pid_t child) const {
+    const timespec second{1, 0};
+    siginfo_t info{};
+    const int signal = sigtimedwait(&held_, &info, &second);
+    if (signal == SIGTERM || (signal == SIGINT && info.si_code <= 0)) kill(child, signal);
+  }
 
  private:
-  struct sigaction before_ {};
+  sigset_t held_{};
+  sigset_t before_{};
 };
 
 /// The attributes of a spawn, released at the end.
@@ -38,17 +49,14 @@ struct SpawnSetup {
   posix_spawn_file_actions_t files{};
   posix_spawnattr_t attributes{};
 
-  explicit SpawnSetup(const std::string& output) {
+  SpawnSetup(const std::string& output, const sigset_t& mask) {
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output.c_str(),
                                      O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawnattr_init(&attributes);
-    // An ignored signal would stay ignored in the child.
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    posix_spawnattr_setsigdefault(&attributes, &interrupt);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    // A blocked signal would stay blocked in the child.
+    posix_spawnattr_setsigmask(&attributes, &mask);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   }
 
   ~SpawnSetup() {
@@ -73,8 +81,8 @@ Result<ChildResult> run_child(const std::vector<std::string>& arguments,
   std::vector<char*> argv;
   for (std::string& argument : copies) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  SpawnSetup setup(output.string());
-  const IgnoreInterrupt ignore;
+  const HeldSignals signals;
+  SpawnSetup setup(output.string(), signals.before());
   const auto start = std::chrono::steady_clock::now();
   pid_t pid = 0;
   const int failed =
@@ -84,8 +92,9 @@ Result<ChildResult> run_child(const std::vector<std::string>& arguments,
 
   struct rusage usage {};
 
-  while (wait4(pid, &status, 0, &usage) < 0) {
-    if (errno != EINTR) return spawn_error(arguments[0], errno);
+  for (pid_t ended = 0; ended != pid; ended = wait4(pid, &status, WNOHANG, &usage)) {
+    if (ended < 0 && errno != EINTR) return spawn_error(arguments[0], errno);
+    signals.relay_one_to(pid);
   }
   ChildResult result;
   result.exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

@@ -243,6 +243,17 @@ TEST_F(RunQat, ADamagedStateIsRefused) {
   o.stop_after = 3;
   EXPECT_TRUE(refused(run_qat(o), ErrorCode::kInterrupted, {}));
   const std::string state = slurp(folder_ / "out.state/state.json");
+  const std::string tensors = slurp(folder_ / "out.state/step-00000003.safetensors");
+  std::string damaged = tensors;
+  damaged[tensors.size() / 2] = static_cast<char>(damaged[tensors.size() / 2] ^ 1);
+  folder_.put("out.state/step-00000003.safetensors", damaged);
+  EXPECT_TRUE(refused(run_qat(o), ErrorCode::kVerification, {"step-00000003", "changed"}));
+  folder_.put("out.state/step-00000003.safetensors", tensors);
+  std::string later = state;
+  later.replace(later.find("\"step\": 3"), 9, "\"step\": 9");
+  folder_.put("out.state/state.json", later);
+  EXPECT_TRUE(refused(run_qat(o), ErrorCode::kVerification, {"state.json", "changed"}));
+  folder_.put("out.state/state.json", state);
   fs::remove(folder_ / "out.state/step-00000003.safetensors");
   EXPECT_TRUE(refused(run_qat(o), ErrorCode::kIo, {"step-00000003.safetensors"}));
   folder_.put("out.state/state.json", "{\"format\": \"elastiq.qat-state/9\"}");
