@@ -9,7 +9,7 @@
 #include "cli/output.h"
 #include "cli/program.h"
 #include "model/run_kernels.h"
-#include "recipes/assemble_report.h"
+#include "recipes/machine.h"
 
 namespace elastiq {
 namespace {

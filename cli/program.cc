@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iostream>
+#include <new>
 
 #include "cli/output.h"
 #include "recipes/option_json.h"
@@ -30,7 +31,25 @@ int refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
                       OutputFormat::kText);
 }
 
+/// Subcommands own their --json; after an exception only the words are left to look at.
+OutputFormat format_of(int argc, char** argv) {
+  const bool json = std::any_of(argv + std::min(argc, 1), argv + argc,
+                                [](const char* word) { return std::strcmp(word, "--json") == 0; });
+  return json ? OutputFormat::kJson : OutputFormat::kText;
+}
+
 }  // namespace
+
+Error error_of_exception(const std::exception& thrown, const std::string& subject) {
+  std::string text = thrown.what();
+  // LibTorch throws its own type, and a stack trace after the first line.
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr ||
+                         text.find("can't allocate memory") != std::string::npos ||
+                         text.find("annot allocate memory") != std::string::npos;
+  text.resize(std::min(text.find('\n'), text.size()));
+  if (no_memory) return Error{ErrorCode::kResources, subject, "not enough memory (" + text + ")"};
+  return Error{ErrorCode::kInternal, subject, text};
+}
 
 std::filesystem::path program_folder() {
   std::error_code failed;
@@ -55,6 +74,9 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const int& status) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsageStatus;
+  } catch (const std::exception& thrown) {
+    const std::string subject = argc > 1 ? argv[1] : "elastiq";
+    return report_error(error_of_exception(thrown, subject), format_of(argc, argv));
   }
   return status;
 }

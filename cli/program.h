@@ -1,7 +1,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <exception>
 #include <filesystem>
+#include <string>
+
+#include "core/error.h"
 
 namespace elastiq {
 
@@ -12,8 +16,12 @@ std::filesystem::path program_folder();
 /// when that is not possible.
 int run_sibling(char** argv);
 
-/// Parses and runs. CLI11's own exit codes become 2; a subcommand that does not exist gets the
-/// nearest one that does. Returns the exit status.
+/// What a thrown exception is to the user: kResources when it says that there is no memory, else
+/// kInternal with its first line.
+Error error_of_exception(const std::exception& thrown, const std::string& subject);
+
+/// Parses and runs; an exception is reported as an error. CLI11's own exit codes become 2; a
+/// subcommand that does not exist gets the nearest one that does. Returns the exit status.
 int parse_and_run(CLI::App& app, int argc, char** argv, const int& status);
 
 }  // namespace elastiq

@@ -5,6 +5,7 @@
 
 #include <iostream>
 
+#include "cli/program.h"
 #include "core/peak_memory.h"
 #include "recipes/child_process.h"
 
@@ -20,7 +21,11 @@ Result<Json> run_entry(const Arguments& arguments, const StageEntry* begin, cons
   for (const StageEntry* entry = begin; entry != end; ++entry) {
     if (arguments.name != entry->name) continue;
     ELQ_TRY(json, read_json_file(arguments.file, JsonLimits{}));
-    return entry->run(json, arguments.file);
+    try {
+      return entry->run(json, arguments.file);
+    } catch (const std::exception& thrown) {
+      return error_of_exception(thrown, arguments.name);
+    }
   }
   return Error{ErrorCode::kUsage, arguments.name, "no stage of this program"};
 }

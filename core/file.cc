@@ -7,18 +7,30 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 namespace elastiq {
 namespace {
 
 Error io_error(const std::filesystem::path& path, const char* action) {
-  const bool full = errno == ENOSPC || errno == EDQUOT;
-  return Error{full ? ErrorCode::kResources : ErrorCode::kIo, path.string(),
+  return Error{io_error_code(errno), path.string(),
                std::string(action) + ": " + std::strerror(errno), 0};
 }
 
 }  // namespace
+
+ErrorCode io_error_code(int errno_value) {
+  const bool full = errno_value == ENOSPC || errno_value == EDQUOT;
+  return full ? ErrorCode::kResources : ErrorCode::kIo;
+}
+
+Result<bool> path_exists(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::file_status status = std::filesystem::status(path, failed);
+  if (status.type() != std::filesystem::file_type::none) return std::filesystem::exists(status);
+  return Error{ErrorCode::kIo, path.string(), "cannot look: " + failed.message(), 0};
+}
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -11,6 +11,13 @@
 
 namespace elastiq {
 
+/// kResources when the errno value says that the disk is full, else kIo.
+ErrorCode io_error_code(int errno_value);
+
+/// Whether something is at the path.
+/// Errors  kIo: nobody can tell (no permission, a name too long, a loop of links).
+Result<bool> path_exists(const std::filesystem::path& path);
+
 /// A read-only memory-mapped file. An empty file maps to an empty span.
 class MappedFile {
  public:

@@ -54,7 +54,8 @@ struct Texts {
 };
 
 Result<std::vector<std::byte>> read_bytes(const fs::path& path) {
-  if (!fs::exists(path)) return std::vector<std::byte>{};
+  ELQ_TRY(is_there, path_exists(path));
+  if (!is_there) return std::vector<std::byte>{};
   ELQ_TRY(file, MappedFile::open(path));
   if (file.bytes().size() > kMaxTextBytes) {
     return Error{ErrorCode::kLimitExceeded, path.string(),

@@ -1,14 +1,11 @@
 #include "formats/atomic_folder.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
+#include "core/file.h"
+#include "core/folder.h"
 #include "core/json.h"
 
 namespace elastiq {
@@ -17,9 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 Error io_error(const fs::path& path, const std::string& action, int code) {
-  const bool full = code == ENOSPC || code == EDQUOT;
-  return Error{full ? ErrorCode::kResources : ErrorCode::kIo, path.string(),
-               action + ": " + std::strerror(code), 0};
+  return Error{io_error_code(code), path.string(), action + ": " + std::strerror(code), 0};
 }
 
 /// The marker's "format", or "" when there is no readable marker.
@@ -54,14 +49,6 @@ Status check_replaceable(const fs::path& path, const FolderFormat& format) {
                0};
 }
 
-/// Makes a rename durable. Filesystems that cannot sync a folder do not fail the write.
-void sync_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
-}
-
 }  // namespace
 
 bool has_format(const fs::path& folder, const FolderFormat& format) {
@@ -73,7 +60,7 @@ Result<AtomicFolder> AtomicFolder::create(const fs::path& path, const FolderForm
   folder.path_ = fs::absolute(path).lexically_normal();
   if (folder.path_.filename().empty()) folder.path_ = folder.path_.parent_path();
   ELQ_CHECK(check_replaceable(folder.path_, format));
-  const fs::path temporary = folder.path_.string() + ".tmp-" + std::to_string(::getpid());
+  const fs::path temporary = temporary_name(folder.path_);
   std::error_code error;
   fs::remove_all(temporary, error);  // of a dead process with our number
   fs::create_directory(temporary, error);
@@ -91,21 +78,8 @@ AtomicFolder::~AtomicFolder() {
 }
 
 Status AtomicFolder::commit() {
-  sync_folder(temporary_);
-  // Exchanging the names leaves no moment without the old or the new folder; what was there is then
-  // under the temporary name and removed by the destructor.
-  std::error_code error;
-  const bool replaces = fs::exists(path_, error);
-  const unsigned int flags = replaces ? RENAME_EXCHANGE : 0;
-  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), flags) != 0) {
-    // Not every filesystem can exchange.
-    if (!replaces || errno != EINVAL) return io_error(path_, "cannot rename", errno);
-    fs::remove_all(path_, error);
-    fs::rename(temporary_, path_, error);
-    if (error) return io_error(path_, "cannot rename", error.value());
-  }
-  sync_folder(path_.parent_path());
-  if (!replaces) temporary_.clear();
+  ELQ_CHECK(put_in_place(temporary_, path_));
+  temporary_.clear();
   return ok_status();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/file.h"
 #include "core/json.h"
 
 namespace elastiq {
@@ -205,7 +206,8 @@ Status read_end_tokens(const std::filesystem::path& folder, const Json& json,
   ELQ_TRY(eos, read_ids(json, "eos_token_id", subject, config.vocab));
   config.eos = std::move(eos);
   const auto path = folder / "generation_config.json";
-  if (!std::filesystem::exists(path)) return ok_status();
+  ELQ_TRY(has_generation, path_exists(path));
+  if (!has_generation) return ok_status();
   ELQ_TRY(generation, read_json_file(path, JsonLimits{}));
   if (!generation.is_object()) return inconsistent(path.string(), "not a JSON object");
   ELQ_TRY(corrected, read_ids(generation, "eos_token_id", path.string(), config.vocab));
@@ -218,7 +220,8 @@ Status read_end_tokens(const std::filesystem::path& folder, const Json& json,
 Result<ModelConfig> read_model_config(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
   const std::string subject = path.string();
-  if (!std::filesystem::exists(path)) {
+  ELQ_TRY(has_config, path_exists(path));
+  if (!has_config) {
     return Error{ErrorCode::kMissing, subject, "no such file; a model folder needs config.json", 0};
   }
   ELQ_TRY(json, read_json_file(path, JsonLimits{}));

@@ -192,7 +192,8 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
 
 Result<Tokenizer> Tokenizer::open(const std::filesystem::path& folder) {
   const auto path = folder / "tokenizer.json";
-  if (!std::filesystem::exists(path)) {
+  ELQ_TRY(has_tokenizer, path_exists(path));
+  if (!has_tokenizer) {
     return Error{ErrorCode::kMissing, path.string(),
                  "no such file; a model folder needs tokenizer.json", 0};
   }

@@ -1,10 +1,6 @@
 #include "recipes/assemble_report.h"
 
-#include <sys/sysinfo.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <set>
 
 #include "model/metrics.h"
@@ -64,28 +60,7 @@ Json training_curve(const std::string& name, const Json& result) {
   return {{"name", name}, {"steps", std::move(steps)}, {"loss", std::move(loss)}};
 }
 
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
 }  // namespace
-
-Json machine_json(int threads) {
-  struct sysinfo info {};
-
-  sysinfo(&info);
-  const auto memory = static_cast<double>(info.totalram) * info.mem_unit / (1 << 30);
-  return {{"cpu", cpu_name()},
-          {"cores", sysconf(_SC_NPROCESSORS_ONLN)},
-          {"threads", threads},
-          {"memory", std::to_string(static_cast<long>(memory + 0.5)) + " GiB"}};
-}
 
 Result<Json> assemble_report(const Recipe& recipe, const RecipePlan& plan,
                              const StageRecords& records, const Json& machine) {

@@ -19,7 +19,4 @@ using StageRecords = std::map<std::string, Json>;
 Result<Json> assemble_report(const Recipe& recipe, const RecipePlan& plan,
                              const StageRecords& records, const Json& machine);
 
-/// CPU, cores and memory of this machine.
-Json machine_json(int threads);
-
 }  // namespace elastiq

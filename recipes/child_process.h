@@ -17,9 +17,8 @@ struct ChildResult {
 };
 
 /// Runs a program to its end: standard output into a file, standard error inherited (progress shows
-/// there). While it runs, SIGTERM and a SIGINT that another process sends go on to the child; Ctrl-C of a
-/// terminal the child gets itself and answers.
-/// Errors  kMissing: no such program; kIo.
+/// there). While it runs, SIGTERM and a SIGINT that another process sends go on to the child;
+/// Ctrl-C of a terminal the child gets itself and answers. Errors  kMissing: no such program; kIo.
 Result<ChildResult> run_child(const std::vector<std::string>& arguments,
                               const std::filesystem::path& output);
 

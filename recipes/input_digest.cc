@@ -1,8 +1,7 @@
 #include "recipes/input_digest.h"
 
-#include <set>
-
 #include "core/digest.h"
+#include "core/folder.h"
 
 namespace elastiq {
 namespace {
@@ -18,20 +17,17 @@ bool counts(const fs::path& file) {
   const std::string suffix = file.extension().string();
   const bool is_data = suffix == ".json" || suffix == ".jinja" || suffix == ".safetensors" ||
                        suffix == ".model" || suffix == ".elq";
-  return is_data && file.filename() != "stage.json";
+  const bool is_source = suffix == ".c" || suffix == ".h" || file.filename() == "Makefile";
+  return is_source || (is_data && file.filename() != "stage.json");
 }
 
 Result<std::string> folder_digest(const fs::path& folder) {
-  std::set<fs::path> files;
-  std::error_code failed;
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
-    if (it->is_regular_file(failed) && counts(it->path())) files.insert(it->path());
-  }
-  if (failed) return Error{ErrorCode::kIo, folder.string(), failed.message()};
+  ELQ_TRY(files, files_below(folder));
   Sha256Hasher hasher;
   for (const fs::path& file : files) {
-    ELQ_TRY(digest, file_digest(file));
-    hasher.update(file.filename().string() + '\0' + digest + '\n');
+    if (!counts(file)) continue;
+    ELQ_TRY(digest, file_digest(folder / file));
+    hasher.update(file.generic_string() + '\0' + digest + '\n');
   }
   return to_hex(hasher.finish());
 }

@@ -11,9 +11,9 @@ namespace elastiq {
 /// SHA-256 of stage inputs, each read once per run.
 class DigestBook {
  public:
-  /// A file's digest; of a folder the digest over names and digests of its .json, .jinja,
-  /// .safetensors, .model and .elq files, but not stage.json, which holds seconds and memory.
-  /// Errors  kIo.
+  /// A file's digest; of a folder the digest over names and digests of the .json, .jinja,
+  /// .safetensors, .model, .elq, .c and .h files and Makefiles in it and below (core/folder.h
+  /// files_below), but not stage.json, which holds seconds and memory. Errors  kIo.
   Result<std::string> of(const std::filesystem::path& path);
 
   /// A path whose bytes have changed.

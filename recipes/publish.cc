@@ -1,5 +1,7 @@
 #include "recipes/publish.h"
 
+#include "core/file.h"
+#include "core/folder.h"
 #include "recipes/stage_list.h"
 
 namespace elastiq {
@@ -7,25 +9,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Never half a file at the final name.
-Status place_file(const fs::path& from, const fs::path& to) {
+/// Ours is a folder without folders in which a source of ours lies, whatever else a make has left
+/// there. Makefiles do not tell: every project has one.
+Result<bool> is_ours(const fs::path& sources, const fs::path& target) {
   std::error_code failed;
-  const fs::path temporary = to.string() + ".tmp";
-  fs::copy_file(from, temporary, fs::copy_options::overwrite_existing, failed);
-  if (!failed) fs::rename(temporary, to, failed);
-  if (!failed) return ok_status();
-  return Error{ErrorCode::kIo, to.string(), failed.message()};
+  if (fs::is_symlink(target, failed) || !fs::is_directory(target, failed)) return false;
+  bool known = false;
+  for (fs::directory_iterator it(target, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) return false;
+    const fs::path name = it->path().filename();
+    known = known || (name != "Makefile" && fs::exists(sources / name, ignored));
+  }
+  if (failed) return Error{ErrorCode::kIo, target.string(), failed.message()};
+  return known;
 }
 
-Status place_folder(const fs::path& from, const fs::path& to) {
-  std::error_code failed;
-  const fs::path temporary = to.string() + ".tmp";
-  fs::remove_all(temporary, failed);
-  fs::copy(from, temporary, fs::copy_options::recursive, failed);
-  if (!failed) fs::remove_all(to, failed);
-  if (!failed) fs::rename(temporary, to, failed);
-  if (!failed) return ok_status();
-  return Error{ErrorCode::kIo, to.string(), failed.message()};
+Status check_replaceable(const fs::path& sources, const fs::path& target) {
+  ELQ_TRY(exists, path_exists(target));
+  if (!exists) return ok_status();
+  ELQ_TRY(ours, is_ours(sources, target));
+  if (ours) return ok_status();
+  return Error{ErrorCode::kIo, target.string(),
+               "is there and not made by elastiq; not overwritten: move it away or give another "
+               "--out"};
 }
 
 }  // namespace
@@ -33,12 +40,13 @@ Status place_folder(const fs::path& from, const fs::path& to) {
 Status publish_packages(const Recipe& recipe, const fs::path& out) {
   for (const Variant& variant : recipe.variants) {
     const fs::path package = package_path(out, variant);
-    ELQ_CHECK(place_file(package, out / package.filename()));
-    ELQ_CHECK(place_file(package.parent_path() / "manifest.json",
-                         out / (variant.name + ".manifest.json")));
+    ELQ_CHECK(copy_file_atomically(package, out / package.filename()));
+    ELQ_CHECK(copy_file_atomically(package.parent_path() / "manifest.json",
+                                   out / (variant.name + ".manifest.json")));
   }
   const fs::path kernels = package_path(out, recipe.variants.back()).parent_path() / "kernels";
-  return place_folder(kernels, out / "kernels");
+  ELQ_CHECK(check_replaceable(kernels, out / "kernels"));
+  return copy_folder_atomically(kernels, out / "kernels");
 }
 
 }  // namespace elastiq

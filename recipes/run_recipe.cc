@@ -8,8 +8,10 @@
 #include "recipes/assemble_report.h"
 #include "recipes/child_process.h"
 #include "recipes/input_digest.h"
+#include "recipes/machine.h"
 #include "recipes/publish.h"
 #include "recipes/recipe_plan.h"
+#include "recipes/run_lock.h"
 #include "recipes/stage_list.h"
 #include "report/run_report.h"
 
@@ -47,6 +49,23 @@ Result<Json> read_record(const fs::path& path) {
   auto json = read_json_file(path, JsonLimits{});
   // A damaged record only costs running the stage again.
   return json.ok() ? std::move(json).value() : Json();
+}
+
+/// A member that is a string, or "".
+std::string text_of(const Json& record, const char* key) {
+  const auto it = record.find(key);
+  return it != record.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+/// Whether the record has all that the lock and the report read from it.
+bool is_record(const Json& record) {
+  const auto is_number = [&record](const char* key) {
+    const auto it = record.find(key);
+    return it != record.end() && it->is_number();
+  };
+  const auto result = record.find("result");
+  return is_number("seconds") && is_number("peak_rss_bytes") && result != record.end() &&
+         result->is_object();
 }
 
 Error ended_badly(const StageSpec& spec, const ChildResult& child) {
@@ -97,10 +116,10 @@ Result<std::string> Runner::key_of(const StageSpec& spec) {
 Result<Json> Runner::cached(const StageSpec& spec, const std::string& key) {
   if (options_.cache == RunOptions::Cache::kFresh) return Json();
   ELQ_TRY(record, read_record(spec.folder / "stage.json"));
-  if (!record.is_object() || record.value("key", "") != key) return Json();
+  if (!record.is_object() || text_of(record, "key") != key || !is_record(record)) return Json();
   if (!spec.out.empty()) {
     const auto digest = digests_.of(spec.out);
-    const bool same = digest.ok() && digest.value() == record.value("output_sha256", "");
+    const bool same = digest.ok() && digest.value() == text_of(record, "output_sha256");
     if (!same) return Json();
   }
   record["cached"] = true;
@@ -116,7 +135,7 @@ Result<Json> Runner::execute(const StageSpec& spec) {
     fs::remove_all(spec.folder, failed);
   }
   fs::create_directories(spec.folder, failed);
-  if (failed) return Error{ErrorCode::kIo, spec.folder.string(), failed.message()};
+  if (failed) return Error{io_error_code(failed.value()), spec.folder.string(), failed.message()};
   const fs::path file = spec.folder / "options.json";
   const fs::path output = spec.folder / "result.json";
   ELQ_CHECK(write_file(file, dump_json(spec.options)));
@@ -188,7 +207,8 @@ Result<Json> Runner::run() {
   const fs::path out = fs::absolute(options_.out);
   std::error_code failed;
   fs::create_directories(out, failed);
-  if (failed) return Error{ErrorCode::kIo, out.string(), failed.message()};
+  if (failed) return Error{io_error_code(failed.value()), out.string(), failed.message()};
+  ELQ_TRY(folder, RunLock::take(out));
   for (const StageSpec& spec : stage_list(recipe_, out, digests)) ELQ_CHECK(run_stage(spec));
   ELQ_CHECK(publish_packages(recipe_, out));
   ELQ_CHECK(write_file(out / "recipe.lock.json", dump_json(lock(digests))));

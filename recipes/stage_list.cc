@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "recipes/machine.h"
 #include "recipes/stage_options.h"
 
 namespace elastiq {
@@ -129,8 +130,8 @@ StageSpec bench_stage(const Recipe& recipe, const fs::path& out, const Variant& 
   const fs::path package = package_path(out, variant);
   spec.inputs = {package};
   spec.options = {{"package", package.string()}, {"threads", recipe.threads}};
-  // Speed depends on the threads, unlike any other result.
-  spec.content = {{"threads", recipe.threads}};
+  // Speed depends on the threads and the machine, unlike any other result.
+  spec.content = {{"threads", recipe.threads}, {"machine", speed_conditions()}};
   return spec;
 }
 

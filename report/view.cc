@@ -17,6 +17,11 @@ std::optional<double> number(const Json& object, const char* key) {
   return value->get<double>();
 }
 
+bool flag(const Json& object, const char* key) {
+  const Json* value = find(object, key);
+  return value != nullptr && value->is_boolean() && value->get<bool>();
+}
+
 std::string text(const Json& object, const char* key) {
   const Json* value = find(object, key);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
@@ -81,9 +86,9 @@ RunView read_run(const Json& json) {
   run.decode_tps = number(section(json, "speed"), "decode_tps");
   run.peak_rss = number(json, "peak_rss_bytes");
   for (const Json& layer : section(json, "layers")) {
-    run.layers.push_back({layer.value("layer", std::int64_t{-1}), text(layer, "role"),
-                          number(layer, "bits_per_weight").value_or(0), text(layer, "scheme"),
-                          text(layer, "rule")});
+    run.layers.push_back({static_cast<std::int64_t>(number(layer, "layer").value_or(-1)),
+                          text(layer, "role"), number(layer, "bits_per_weight").value_or(0),
+                          text(layer, "scheme"), text(layer, "rule")});
   }
   return run;
 }
@@ -137,11 +142,11 @@ ReportView make_view(const Json& report) {
     view.comparisons.push_back({text(row, "a"), text(row, "b"), number(row, "kl_mean").value_or(0),
                                 number(row, "kl_mean_se").value_or(0),
                                 number(row, "low").value_or(0), number(row, "high").value_or(0),
-                                row.value("distinguishable", false)});
+                                flag(row, "distinguishable")});
   }
   for (const Json& row : section(report, "stages")) {
     view.stages.push_back({text(row, "id"), text(row, "use"), number(row, "seconds"),
-                           number(row, "peak_rss_bytes"), row.value("cached", false)});
+                           number(row, "peak_rss_bytes"), flag(row, "cached")});
   }
   for (const Json& row : section(report, "training")) {
     view.training.push_back(

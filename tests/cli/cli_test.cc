@@ -113,6 +113,20 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"BadReport", "report bad-report.json", 4, "/runs: holds no run"}),
     [](const auto& test) { return std::string(test.param.name); });
 
+TEST(Cli, PathsThatNobodyCanLookAtAreInputErrors) {
+  const TempFolder folder;
+  const std::string path(5000, 'a');
+  fs::create_symlink("loop", folder / "loop");
+  for (const std::string& arguments :
+       {"inspect " + path, "verify " + path, "report " + path, "export --out o --model " + path,
+        "export --out o --model " + std::string(300, 'a'),
+        std::string("export --out o --model loop"), "generate --prompt x " + path}) {
+    const Outcome outcome = elastiq(folder, arguments);
+    EXPECT_EQ(outcome.status, 4) << arguments.substr(0, 40) << ": " << outcome.err;
+    EXPECT_EQ(outcome.err.find("elastiq: E-"), 0u) << outcome.err;
+  }
+}
+
 TEST(Cli, ErrorsWithJsonAreOneDocument) {
   const TempFolder folder;
   put_inputs(folder);

@@ -75,6 +75,20 @@ TEST(TextFile, LimitIsExact) {
   EXPECT_TRUE(refused(read_text_file(path, 9), ErrorCode::kLimitExceeded, {"10", "9"}));
 }
 
+TEST(PathExists, SaysYesNoOrThatNobodyCanTell) {
+  const TempFolder folder;
+  const auto there = path_exists(folder.put("file", "x"));
+  ASSERT_TRUE(there.ok());
+  EXPECT_TRUE(there.value());
+  const auto none = path_exists(folder / "none");
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(none.value());
+  EXPECT_TRUE(
+      refused(path_exists(folder / std::string(300, 'a')), ErrorCode::kIo, {"aaa", "too long"}));
+  std::filesystem::create_symlink("loop", folder / "loop");
+  EXPECT_TRUE(refused(path_exists(folder / "loop"), ErrorCode::kIo, {"loop"}));
+}
+
 TEST(MappedFileTest, MissingFolderAndEmpty) {
   const TempFolder folder;
   EXPECT_TRUE(refused(MappedFile::open(folder / "none"), ErrorCode::kIo, {"none"}));

@@ -5,9 +5,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <sstream>
 
+#include "model/run_kernels.h"
+#include "recipes/machine.h"
 #include "recipes/recipe_plan.h"
+#include "recipes/run_lock.h"
+#include "recipes/stage_list.h"
 #include "report/run_report.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
@@ -144,6 +149,27 @@ TEST_F(RunRecipe, ThreadsChangeOnlySpeedAndTraining) {
             (std::vector<std::string>{"elastiq bench", "elastiq-torch qat", "elastiq bench"}));
 }
 
+TEST_F(RunRecipe, ASecondRunInTheSameFolderIsRefused) {
+  fs::create_directories(work_ / "out");
+  {
+    const auto other = RunLock::take(work_ / "out");
+    ASSERT_TRUE(accepted(other));
+    EXPECT_TRUE(refused(run({}, kUse), ErrorCode::kIo, {"another run"}));
+    EXPECT_EQ(calls(), std::vector<std::string>());
+  }
+  EXPECT_TRUE(accepted(run({}, kUse)));
+}
+
+TEST_F(RunRecipe, AKernelsFolderOfSomebodyElseIsNotOverwritten) {
+  fs::create_directories(work_ / "out/kernels/mine");
+  work_.put("out/kernels/mine/notes.txt", "precious");
+  EXPECT_TRUE(refused(run({}, kUse), ErrorCode::kIo, {"kernels", "not overwritten"}));
+  EXPECT_EQ(slurp(work_ / "out/kernels/mine/notes.txt"), "precious");
+  fs::remove_all(work_ / "out/kernels");
+  EXPECT_TRUE(accepted(run({}, kUse)));
+  EXPECT_TRUE(accepted(run({"variants.b.qat.scale_steps=4"}, kUse)));  // Our own is replaced.
+}
+
 TEST_F(RunRecipe, AChangedOptionRunsItsStageAndWhatReadsItsOutput) {
   ASSERT_TRUE(accepted(run({}, kUse)));
   ASSERT_TRUE(accepted(run({"variants.b.qat.scale_steps=4"}, kUse)));
@@ -165,6 +191,65 @@ TEST_F(RunRecipe, AnOutputThatWasTamperedWithIsMadeAgain) {
   work_.put("out/stages/quantize-a/out/data.json", "{}");
   ASSERT_TRUE(accepted(run({}, kUse)));
   EXPECT_EQ(calls(), std::vector<std::string>{"elastiq-torch quantize"});
+}
+
+TEST_F(RunRecipe, ATamperedKernelSourceIsMadeAgain) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  work_.put("out/stages/export-a/out/kernels/a.c", "int y;");
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  EXPECT_EQ(calls(), std::vector<std::string>{"elastiq export"});
+  EXPECT_EQ(slurp(work_ / "out/stages/export-a/out/kernels/a.c"), "int x;\n");
+}
+
+TEST_F(RunRecipe, ADamagedRecordOnlyCostsRunningTheStageAgain) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  const fs::path file = work_ / "out/stages/quantize-a/stage.json";
+  const Json record = Json::parse(slurp(file));
+  for (const char* key : {"key", "output_sha256", "seconds", "peak_rss_bytes", "result"}) {
+    for (const Json& value : {Json(nullptr), Json::array()}) {
+      Json damaged = record;
+      damaged[key] = value;
+      work_.put("out/stages/quantize-a/stage.json", damaged.dump());
+      ASSERT_TRUE(accepted(run({}, kUse))) << key;
+      EXPECT_EQ(calls(), std::vector<std::string>{"elastiq-torch quantize"}) << key;
+    }
+  }
+  work_.put("out/stages/quantize-a/stage.json", "[5]");
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  EXPECT_EQ(calls(), std::vector<std::string>{"elastiq-torch quantize"});
+}
+
+TEST_F(RunRecipe, SpeedOfAnotherMachineIsMeasuredAgain) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  // Other kernels stand for another machine.
+  ASSERT_EQ(setenv("ELQ_ISA", "none-such", 1), 0);
+  const auto elsewhere = run({}, kUse);
+  unsetenv("ELQ_ISA");
+  ASSERT_TRUE(accepted(elsewhere));
+  EXPECT_EQ(calls(), (std::vector<std::string>{"elastiq bench", "elastiq bench"}));
+}
+
+TEST_F(RunRecipe, OnlyTheKeyOfBenchKnowsTheMachine) {
+  const auto recipe = load_recipe({recipe_, {}});
+  ASSERT_TRUE(accepted(recipe));
+  const std::string cpu = machine_json(1)["cpu"];
+  for (const StageSpec& spec : stage_list(recipe.value(), work_ / "out", Json::object())) {
+    const std::string content = spec.content.dump();
+    EXPECT_EQ(content.find(cpu) != std::string::npos, spec.use == "bench") << content;
+    if (spec.use != "bench") continue;
+    EXPECT_EQ(spec.content["machine"]["cpu"], cpu);
+    EXPECT_EQ(spec.content["machine"]["kernels"], run_kernels()["best"]);
+  }
+}
+
+TEST_F(RunRecipe, PublishingReplacesAndLeavesNoTemporaryFiles) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  work_.put("out/kernels/old.c", "int z;");
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  EXPECT_FALSE(fs::exists(work_ / "out/kernels/old.c"));
+  for (const auto& entry : fs::directory_iterator(work_ / "out")) {
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+  }
 }
 
 TEST_F(RunRecipe, FreshRunsEverything) {

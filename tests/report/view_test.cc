@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "report/run_report.h"
 #include "report/svg.h"
 #include "report/table.h"
 
@@ -59,6 +60,20 @@ TEST(ReportView, FloatModelHasTheSizeOfItsWeights) {
   EXPECT_FALSE(view.runs[1].package_bytes);
   EXPECT_FALSE(view.runs[1].bits_file);
   EXPECT_EQ(basis_of(view), "longer text");
+}
+
+TEST(ReportView, NullIsAsGoodAsAbsent) {
+  const Json report = Json::parse(R"({"format": "elastiq.report/1", "title": null, "runs": [
+      {"name": "a", "kind": "qat", "bits_per_weight": {"file": null}, "bytes": {"package": null},
+       "metrics": {}, "layers": [{"role": "attn.q", "layer": null, "scheme": null, "rule": 5},
+                                 {"role": "attn.q", "layer": 1.0}]}],
+      "stages": [{"id": "s", "use": null, "cached": null}]})");
+  ASSERT_TRUE(check_report(report).ok());
+  const ReportView view = make_view(report);
+  EXPECT_EQ(view.runs[0].layers[0].layer, -1);
+  EXPECT_EQ(view.runs[0].layers[0].rule, "");
+  EXPECT_EQ(view.runs[0].layers[1].layer, 1);
+  EXPECT_FALSE(view.stages[0].cached);
 }
 
 }  // namespace
