@@ -21,15 +21,14 @@ TEST(Bench, SessionHoldsThePromptAndWhatIsGenerated) {
   options.package = c.package();
   options.repeats = 1;
   options.threads = 1;
-  for (const auto& [prompt, generate] : {std::pair(8, 4), std::pair(4094, 6), std::pair(3, 5000)}) {
+  for (const auto& [prompt, generate] : {std::pair(8, 4), std::pair(4094, 6)}) {
     options.prompt = prompt;
     options.generate = generate;
     const auto result = run_bench(options);
     ASSERT_TRUE(result.ok()) << to_string(result.error());
-    const int fresh = std::min(generate, 4500);
-    EXPECT_EQ(result.value()["generate"], fresh);
+    EXPECT_EQ(result.value()["generate"], generate);
     PackageModel::Options session;
-    session.max_tokens = static_cast<std::uint32_t>(prompt + fresh);
+    session.max_tokens = static_cast<std::uint32_t>(prompt + generate);
     const auto model = PackageModel::open(c.package(), session);
     ASSERT_TRUE(model.ok());
     EXPECT_EQ(result.value()["session_bytes"], model.value().session_bytes());
