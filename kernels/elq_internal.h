@@ -92,6 +92,7 @@ typedef struct elq_float_ops {
 extern const elq_impl elq_impl_scalar;
 #if defined(__x86_64__)
 extern const elq_impl elq_impl_avx2;
+extern const elq_impl elq_impl_avxvnni;
 extern const elq_impl elq_impl_avx512vnni;
 #endif
 

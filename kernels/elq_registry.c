@@ -5,6 +5,7 @@ static const elq_impl* const kImpls[] = {
     &elq_impl_scalar,
 #if defined(__x86_64__)
     &elq_impl_avx2,
+    &elq_impl_avxvnni,
     &elq_impl_avx512vnni,
 #endif
 };
