@@ -256,7 +256,7 @@ ELQ_INLINE void add_group_256(const elq_block* block, uint32_t g, const elq_acti
 
 ELQ_INLINE void tile_n(uint32_t bits, const elq_block* block, const elq_activations* tokens,
                        elq_sums* sums, const int n) {
-  const uint32_t most = 32u * partial_units(bits);
+  const uint32_t most = ELQ_COLUMN_PAD * partial_units(bits);
   const int8_t* a[ELQ_256_TOKENS];
 #pragma GCC unroll 4
   for (int t = 0; t < n; ++t) a[t] = tokens[t].values + block->first_col;
@@ -266,6 +266,10 @@ ELQ_INLINE void tile_n(uint32_t bits, const elq_block* block, const elq_activati
         block->n_groups == 0 ? block->n_cols : elq_min_u32(block->n_cols, col + block->m->group);
     elq_sums_256 p;
     clear_sums(&p, n);
+    if (most >= ELQ_BLOCK_COLS) { /* known when compiled: partial sums are the sums */
+      tile_columns(bits, block->cells, a, col, end, n, &p);
+      col = end;
+    }
     while (col < end) {
       const uint32_t stop = elq_min_u32(end, col + most);
       elq_sums_256 part;
