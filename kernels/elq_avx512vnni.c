@@ -11,8 +11,9 @@
 #include "kernels/elq_internal.h"
 
 #define ELQ_VEC __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
-#define ELQ_VEC_HALF(p, out) \
-  (*(out) = (elq_v16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(const void*)(p))))
+#define ELQ_VEC_BYTES 64
+#define ELQ_VEC_HALF(p) \
+  ((elq_vn)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(const void*)(p))))
 #include "kernels/elq_vec.h"
 
 #define ELQ_INLINE ELQ_VEC __attribute__((always_inline)) static inline
