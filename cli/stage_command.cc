@@ -42,7 +42,8 @@ void add_stage_runner(CLI::App& app, int& status, const StageEntry* begin, const
     // A runner that was killed leaves no stage behind that computes for nobody.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     Result<Json> result = run_entry(*arguments, begin, end);
-    if (result.ok()) result.value()["peak_rss_bytes"] = peak_rss_bytes();
+    if (result.ok() && !result.value().contains("peak_rss_bytes"))
+      result.value()["peak_rss_bytes"] = peak_rss_bytes();
     // The caller reads the error from the document and shows it; no second copy here.
     std::cout << dump_json(result.ok() ? result.value() : error_json(result.error()));
     status = result.ok() ? 0 : exit_status(result.error());

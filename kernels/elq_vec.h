@@ -25,8 +25,7 @@ enum {
 typedef float elq_vn __attribute__((vector_size(ELQ_VEC_BYTES)));
 typedef int32_t elq_vni __attribute__((vector_size(ELQ_VEC_BYTES)));
 typedef float elq_vn_any __attribute__((vector_size(ELQ_VEC_BYTES), aligned(4), may_alias));
-typedef uint16_t elq_vnh_any
-    __attribute__((vector_size(ELQ_VEC_BYTES / 2), aligned(1), may_alias));
+typedef uint16_t elq_vnh_any __attribute__((vector_size(ELQ_VEC_BYTES / 2), aligned(1), may_alias));
 
 typedef struct elq_v16 {
   elq_vn part[ELQ_VEC_PARTS];

@@ -214,7 +214,8 @@ ELQ_VEC static void unpack(const elq_matrix* m, const uint8_t* panel, uint32_t f
   if (bits == 8) unpack_width(8, m, panel, first_unit, n_units, cells);
 }
 
-/* Partial sums of 16 rows for up to 4 tokens; arrays of their own so that they stay in registers. */
+/* Partial sums of 16 rows for up to 4 tokens; arrays of their own so that they stay in registers.
+ */
 typedef struct elq_sums_256 {
   __m256i low[ELQ_256_TOKENS];
   __m256i high[ELQ_256_TOKENS];
@@ -225,7 +226,8 @@ ELQ_INLINE void clear_sums(elq_sums_256* s, const int n) {
   for (int t = 0; t < n; ++t) s->low[t] = s->high[t] = _mm256_setzero_si256();
 }
 
-/* Adds columns [col, end) of 16 rows for n tokens: 2 n sums, two halves of a cell and one broadcast.
+/* Adds columns [col, end) of 16 rows for n tokens: 2 n sums, two halves of a cell and one
+ * broadcast.
  */
 ELQ_INLINE void tile_columns(uint32_t bits, const uint8_t* cells, const int8_t* const* a,
                              uint32_t col, uint32_t end, const int n, elq_sums_256* s) {
