@@ -192,15 +192,13 @@ Result<Json> run_calibrate(const CalibrateOptions& options) {
   const auto tokens = stats.info["tokens"].get<std::uint64_t>();
   ELQ_TRY(inputs, pass.observer.finish(input_keys(model.config), tokens));
   stats.inputs = std::move(inputs);
-  ELQ_CHECK(write_stats(options.out, stats));
-
   Json stage = stats.info;
   stage["inputs"] = stats.inputs.size();
   stage["threads"] = options.threads;
   stage["seconds"] =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   stage["peak_rss_bytes"] = peak_rss_bytes();
-  ELQ_CHECK(write_file(options.out / "stage.json", dump_json(stage)));
+  ELQ_CHECK(write_stats(options.out, stats, stage));
   return stage;
 }
 

@@ -201,7 +201,7 @@ Result<QuantizedCheckpoint> read_quantized_checkpoint(const fs::path& folder) {
 }
 
 Status write_quantized_checkpoint(const fs::path& folder, const QuantizedCheckpoint& checkpoint,
-                                  const fs::path& model_folder) {
+                                  const fs::path& model_folder, const Json& stage) {
   std::vector<TensorToWrite> tensors;
   for (const auto& [name, matrix] : checkpoint.matrices) {
     ELQ_CHECK(check_matrix(matrix, name));
@@ -215,6 +215,7 @@ Status write_quantized_checkpoint(const fs::path& folder, const QuantizedCheckpo
   ELQ_CHECK(write_safetensors(target.temporary() / kWeights, std::move(tensors),
                               {{"format", folder_format().format}}));
   ELQ_CHECK(write_file(target.temporary() / kDescription, dump_json(describe(checkpoint))));
+  if (!stage.is_null()) ELQ_CHECK(write_file(target.temporary() / "stage.json", dump_json(stage)));
   return target.commit();
 }
 

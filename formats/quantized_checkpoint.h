@@ -38,10 +38,12 @@ struct QuantizedCheckpoint {
 
 Result<QuantizedCheckpoint> read_quantized_checkpoint(const std::filesystem::path& folder);
 
-/// Writes the folder; model_folder is where config and tokenizer files are copied from.
+/// Writes the folder, complete or not at all; model_folder is where config and tokenizer files are
+/// copied from. `stage`: what the run cost, left as stage.json unless it is null.
 Status write_quantized_checkpoint(const std::filesystem::path& folder,
                                   const QuantizedCheckpoint& checkpoint,
-                                  const std::filesystem::path& model_folder);
+                                  const std::filesystem::path& model_folder,
+                                  const Json& stage = Json());
 
 bool is_quantized_checkpoint(const std::filesystem::path& folder);
 

@@ -115,7 +115,7 @@ Result<CalibrationStats> read_stats(const fs::path& folder) {
   return stats;
 }
 
-Status write_stats(const fs::path& folder, const CalibrationStats& stats) {
+Status write_stats(const fs::path& folder, const CalibrationStats& stats, const Json& stage) {
   Json inputs = Json::object();
   std::vector<TensorToWrite> tensors;
   tensors.push_back(
@@ -143,6 +143,7 @@ Status write_stats(const fs::path& folder, const CalibrationStats& stats) {
   ELQ_CHECK(write_safetensors(target.temporary() / kTensors, std::move(tensors),
                               {{"format", folder_format().format}}));
   ELQ_CHECK(write_file(target.temporary() / kDescription, dump_json(document)));
+  if (!stage.is_null()) ELQ_CHECK(write_file(target.temporary() / "stage.json", dump_json(stage)));
   return target.commit();
 }
 

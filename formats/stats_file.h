@@ -31,6 +31,8 @@ struct CalibrationStats {
 
 /// A folder with stats.safetensors and stats.json.
 Result<CalibrationStats> read_stats(const std::filesystem::path& folder);
-Status write_stats(const std::filesystem::path& folder, const CalibrationStats& stats);
+/// Complete or not at all. `stage`: what the run cost, left as stage.json unless it is null.
+Status write_stats(const std::filesystem::path& folder, const CalibrationStats& stats,
+                   const Json& stage = Json());
 
 }  // namespace elastiq

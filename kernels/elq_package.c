@@ -75,9 +75,6 @@ static elq_status check_section_sizes(const elq_toc_entry* s, uint64_t at, elq_e
   if (s->align_log2 != 6 && s->align_log2 != 12 && s->align_log2 != 14 && s->align_log2 != 16) {
     return elq_refuse(info, ELQ_ERR_LIMIT, "toc.align_log2", at);
   }
-  if ((s->offset & ((UINT64_C(1) << s->align_log2) - 1)) != 0) {
-    return elq_refuse(info, ELQ_ERR_INCONSISTENT, "toc.offset", at);
-  }
   if (s->flags == 0 && s->raw_bytes != s->stored_bytes) {
     return elq_refuse(info, ELQ_ERR_INCONSISTENT, "toc.raw_bytes", at);
   }
@@ -94,7 +91,14 @@ static elq_status check_section_sizes(const elq_toc_entry* s, uint64_t at, elq_e
   return ELQ_OK;
 }
 
-/* Ascending offsets and the running end give "no overlap"; what lies between must be zero. */
+/* Where a section must begin: the end of what is before it, rounded up to its alignment. */
+static uint64_t next_offset(uint64_t end, const elq_toc_entry* s) {
+  const uint64_t mask = (UINT64_C(1) << s->align_log2) - 1;
+  return (end + mask) & ~mask;
+}
+
+/* One content has one encoding: sections follow each other without gaps or overlap but for their
+ * alignment, what lies between is zero, and the file ends with the last of them. */
 static elq_status check_sections(const elq_package* p, elq_error_info* info) {
   uint64_t end = sizeof(elq_header) + (uint64_t)p->header->toc_count * sizeof(elq_toc_entry);
   for (uint32_t i = 0; i < p->header->toc_count; ++i) {
@@ -102,7 +106,9 @@ static elq_status check_sections(const elq_package* p, elq_error_info* info) {
     const uint64_t at = sizeof(elq_header) + (uint64_t)i * sizeof(elq_toc_entry);
     const elq_status status = check_section_sizes(s, at, info);
     if (status != ELQ_OK) return status;
-    if (s->offset < end) return elq_refuse(info, ELQ_ERR_INCONSISTENT, "toc.offset", at);
+    if (s->offset != next_offset(end, s)) {
+      return elq_refuse(info, ELQ_ERR_INCONSISTENT, "toc.offset", at);
+    }
     if (s->offset > p->image_bytes || s->stored_bytes > p->image_bytes - s->offset) {
       return elq_refuse(info, ELQ_ERR_TRUNCATED, "toc.stored_bytes", at);
     }
@@ -114,8 +120,8 @@ static elq_status check_sections(const elq_package* p, elq_error_info* info) {
     }
     end = s->offset + s->stored_bytes;
   }
-  if (!all_zero(p->image + end, p->image_bytes - end)) {
-    return elq_refuse(info, ELQ_ERR_INCONSISTENT, "padding", end);
+  if (end != p->image_bytes) {
+    return elq_refuse(info, ELQ_ERR_INCONSISTENT, "header.file_bytes", FIELD(file_bytes));
   }
   return ELQ_OK;
 }
@@ -131,18 +137,30 @@ static elq_status find_once(const elq_package* p, uint32_t type, const elq_toc_e
     }
     *out = p->toc + i;
   }
-  if (*out == NULL && type != ELQ_SECTION_KAT) {
-    return elq_refuse(info, ELQ_ERR_INCONSISTENT, "toc: missing META, TENS or STRT", 0);
-  }
   return ELQ_OK;
 }
 
+/* All but WGT occur at most once; META, TENS and STRT must be there; SIGN is the last. */
 static elq_status find_sections(elq_package* p, elq_error_info* info) {
-  elq_status status = find_once(p, ELQ_SECTION_META, &p->meta_section, info);
-  if (status == ELQ_OK) status = find_once(p, ELQ_SECTION_TENS, &p->tensor_section, info);
-  if (status == ELQ_OK) status = find_once(p, ELQ_SECTION_STRT, &p->name_section, info);
-  if (status == ELQ_OK) status = find_once(p, ELQ_SECTION_KAT, &p->kat_section, info);
-  return status;
+  const elq_toc_entry* found[ELQ_SECTION_PROV + 1];
+  for (uint32_t type = ELQ_SECTION_META; type <= ELQ_SECTION_PROV; ++type) {
+    if (type == ELQ_SECTION_WGT) continue;
+    const elq_status status = find_once(p, type, found + type, info);
+    if (status != ELQ_OK) return status;
+  }
+  p->meta_section = found[ELQ_SECTION_META];
+  p->tensor_section = found[ELQ_SECTION_TENS];
+  p->name_section = found[ELQ_SECTION_STRT];
+  p->kat_section = found[ELQ_SECTION_KAT];
+  if (p->meta_section == NULL || p->tensor_section == NULL || p->name_section == NULL) {
+    return elq_refuse(info, ELQ_ERR_INCONSISTENT, "toc: missing META, TENS or STRT", 0);
+  }
+  const elq_toc_entry* sign = found[ELQ_SECTION_SIGN];
+  if (sign != NULL && sign != p->toc + p->header->toc_count - 1) {
+    return elq_refuse(info, ELQ_ERR_INCONSISTENT, "toc: SIGN is not last",
+                      (uint64_t)((const uint8_t*)sign - p->image));
+  }
+  return ELQ_OK;
 }
 
 elq_status elq_package_open(const void* image, uint64_t image_bytes, elq_package* out,

@@ -159,8 +159,8 @@ class QatRun {
   Status resume();
   /// All steps that are left.
   Status train();
-  Status write();
-  Json summary() const;
+  /// The checkpoint folder; returns stage.json's content.
+  Result<Json> write();
 
  private:
   fs::path state_folder() const { return options_.out.string() + ".state"; }
@@ -171,6 +171,7 @@ class QatRun {
     return seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count();
   }
 
+  Json summary() const;
   Status begin_phase(const std::string& phase);
   Status one_step();
   Status save();
@@ -289,7 +290,7 @@ Json QatRun::summary() const {
           {"curve", state_.curve}};
 }
 
-Status QatRun::write() {
+Result<Json> QatRun::write() {
   QuantizedCheckpoint result = inputs_.start;
   student_.write_to(result);
   if (!result.info.is_object()) result.info = Json::object();
@@ -299,17 +300,20 @@ Status QatRun::write() {
   result.info["plain_bytes"] = plain_bytes;
   // No seconds and no memory here: the same inputs give the same bytes.
   result.info["qat"] = summary();
-  ELQ_CHECK(write_quantized_checkpoint(options_.out, result, options_.model));
+  Json stage{{"stage", "qat"}};
+  stage.update(summary());
+  stage["seconds"] = seconds();
+  stage["peak_rss_bytes"] = peak_rss_bytes();
+  ELQ_CHECK(write_quantized_checkpoint(options_.out, result, options_.model, stage));
   std::error_code ignored;
   fs::remove_all(state_folder(), ignored);
-  return ok_status();
+  return stage;
 }
 
 }  // namespace
 
 Result<Json> run_qat(const QatOptions& options) {
   ELQ_CHECK(check_options(options));
-  const auto start = Clock::now();
   at::set_num_threads(options.threads);
   ELQ_TRY(fingerprint, fingerprint_of(options));
   ELQ_TRY(inputs, load_inputs(options));
@@ -317,12 +321,7 @@ Result<Json> run_qat(const QatOptions& options) {
   QatRun run(options, inputs, std::move(student), std::move(fingerprint));
   if (options.resume == QatOptions::Resume::kAuto) ELQ_CHECK(run.resume());
   ELQ_CHECK(run.train());
-  ELQ_CHECK(run.write());
-  Json report{{"stage", "qat"}};
-  report.update(run.summary());
-  report["seconds"] = std::chrono::duration<double>(Clock::now() - start).count();
-  report["peak_rss_bytes"] = peak_rss_bytes();
-  return report;
+  return run.write();
 }
 
 }  // namespace elastiq

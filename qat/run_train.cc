@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/float_bits.h"
+#include "core/folder.h"
 #include "core/peak_memory.h"
 #include "core/progress.h"
 #include "core/rng.h"
@@ -122,6 +123,7 @@ double accumulate_loss(const Decoder& decoder, const Weights& weights,
   return total;
 }
 
+/// Every file whole or not at all, the weights last: a folder without them is no model.
 Status write_model(const Weights& weights, const TrainOptions& options) {
   std::error_code failed;
   fs::create_directories(options.out, failed);
@@ -129,9 +131,8 @@ Status write_model(const Weights& weights, const TrainOptions& options) {
        {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
         "tokenizer.model", "special_tokens_map.json", "generation_config.json"}) {
     if (!fs::exists(options.config / name, failed)) continue;
-    fs::copy_file(options.config / name, options.out / name, fs::copy_options::overwrite_existing,
-                  failed);
-    if (failed) return Error{ErrorCode::kIo, (options.out / name).string(), failed.message()};
+    if (fs::equivalent(options.config, options.out, failed)) continue;
+    ELQ_CHECK(copy_file_atomically(options.config / name, options.out / name));
   }
   std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<TensorToWrite> tensors;

@@ -46,6 +46,35 @@ Status check_input(const MatrixInput& input, const Scheme& scheme) {
   return ok_status();
 }
 
+Status check_kept_index(const MatrixInput& input, const Scheme& scheme,
+                        std::span<const std::uint16_t> kept) {
+  const auto most = static_cast<std::size_t>(kept_limit(scheme, input.cols));
+  if (kept.size() > most) {
+    return Error{ErrorCode::kInvalidArgument, input.name,
+                 std::to_string(kept.size()) + " kept columns, at most " + std::to_string(most), 0};
+  }
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    if (kept[k] < input.cols && (k == 0 || kept[k] > kept[k - 1])) continue;
+    return Error{ErrorCode::kInvalidArgument, input.name,
+                 "kept index " + std::to_string(kept[k]) + " at position " + std::to_string(k) +
+                     " is not below " + std::to_string(input.cols) + " and ascending",
+                 0};
+  }
+  return ok_status();
+}
+
+/// The scale search stops at the largest half; a group that wants more would be clipped.
+Status check_f16_range(const MatrixInput& input, const QuantizedMatrix& matrix) {
+  const auto at = std::find(matrix.f16_scales.begin(), matrix.f16_scales.end(), kLargestF16Scale) -
+                  matrix.f16_scales.begin();
+  if (at == static_cast<std::ptrdiff_t>(matrix.f16_scales.size())) return ok_status();
+  return Error{ErrorCode::kInvalidArgument, input.name,
+               "row " + std::to_string(at / matrix.groups()) + ", group " +
+                   std::to_string(at % matrix.groups()) +
+                   ": the scale reaches 65504, the largest f16; use u8 or row scales",
+               0};
+}
+
 /// Int8 values of the kept columns from the weights themselves.
 void store_kept(const MatrixInput& input, QuantizedMatrix& matrix) {
   const auto rows = static_cast<std::size_t>(input.rows);
@@ -117,6 +146,7 @@ Result<RtnResult> quantize_checked(const MatrixInput& input, const Scheme& schem
       encode_row(row_of(input, row), row, result.matrix);
     }
   });
+  ELQ_CHECK(check_f16_range(input, result.matrix));
   result.distortion = measure_distortion(input, result.matrix, result.column_error, pool);
   if (!std::isfinite(result.distortion.error)) {
     return Error{ErrorCode::kNonFinite, input.name,
@@ -159,6 +189,7 @@ Result<RtnResult> quantize_rtn(const MatrixInput& input, const Scheme& scheme, T
 Result<RtnResult> quantize_rtn_kept(const MatrixInput& input, const Scheme& scheme,
                                     std::vector<std::uint16_t> kept_index, ThreadPool& pool) {
   ELQ_CHECK(check_input(input, scheme));
+  ELQ_CHECK(check_kept_index(input, scheme, kept_index));
   return quantize_checked(input, scheme, std::move(kept_index), pool);
 }
 

@@ -40,14 +40,15 @@ struct RtnResult {
 /// Round to nearest with searched scales. Chooses the scheme's kept columns by the error of the
 /// matrix quantized without them, then quantizes the rest.
 ///
-/// Errors    kInvalidArgument: a size, or a scheme that this width cannot have (u8 and row scales
-/// of
-///           8 bits on very wide rows); kNonFinite: a weight or importance.
+/// Errors    kInvalidArgument: a size, a scheme that this width cannot have (u8 and row scales of
+///           8 bits on very wide rows), or weights that need an f16 scale of 65504 or more;
+///           kNonFinite: a weight or importance.
 /// Result    does not depend on the number of threads.
 /// Source    docs/numerics.md, sections 2 to 6.
 Result<RtnResult> quantize_rtn(const MatrixInput& input, const Scheme& scheme, ThreadPool& pool);
 
-/// The same with the kept columns given (ascending).
+/// The same with the kept columns given: ascending, below cols, at most kept_limit(scheme, cols);
+/// otherwise kInvalidArgument.
 Result<RtnResult> quantize_rtn_kept(const MatrixInput& input, const Scheme& scheme,
                                     std::vector<std::uint16_t> kept_index, ThreadPool& pool);
 

@@ -340,11 +340,9 @@ Result<Json> run_quantize(const QuantizeOptions& options) {
   copy_plain(stage);
   finish_info(stage, info);
   stage.out.info = info;
-  ELQ_CHECK(write_quantized_checkpoint(options.out, stage.out, options.model));
-
   info["threads"] = options.threads;
   info["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  ELQ_CHECK(write_file(options.out / "stage.json", dump_json(info)));
+  ELQ_CHECK(write_quantized_checkpoint(options.out, stage.out, options.model, info));
   return info;
 }
 

@@ -212,8 +212,8 @@ void code_u8_row(const ColumnWeights& columns, const ScaleWorkspace& workspace,
 }
 
 std::uint16_t f16_code(double half_scale) {
-  constexpr float kLargestF16 = 65504.0f;
-  const std::uint16_t bits = f32_to_f16(std::min(static_cast<float>(half_scale), kLargestF16));
+  const float most = f16_to_f32(kLargestF16Scale);
+  const std::uint16_t bits = f32_to_f16(std::min(static_cast<float>(half_scale), most));
   return std::max(bits, kSmallestF16Scale);
 }
 

@@ -38,6 +38,8 @@ inline constexpr double kImportanceFloor = 1e-4;
 inline constexpr float kSmallestRowScale = 0x1p-126f;
 /// The same for f16 scales: the smallest positive half.
 inline constexpr std::uint16_t kSmallestF16Scale = 1;
+/// And the largest, 65504: where it is reached, the group wanted more.
+inline constexpr std::uint16_t kLargestF16Scale = 0x7bff;
 
 /// Buffers of one thread of the search.
 struct ScaleWorkspace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/json.h"
-#include "quantize/plan.h"
+#include "quantize/run_quantize.h"
 #include "recipes/option_fields.h"
 
 namespace elastiq {

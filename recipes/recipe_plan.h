@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "quantize/plan.h"
+#include "quantize/run_quantize.h"
 #include "recipes/recipe.h"
 
 namespace elastiq {

@@ -151,12 +151,65 @@ TEST(Package, SectionRules) {
        [](View& v) { v.toc[4].stored_bytes = v.toc[4].raw_bytes = 4096; }},
       {"size wraps", ELQ_ERR_TRUNCATED,
        [](View& v) { v.toc[4].stored_bytes = v.toc[4].raw_bytes = UINT64_MAX - 63; }},
-      {"offset far", ELQ_ERR_TRUNCATED, [](View& v) { v.toc[4].offset = UINT64_MAX - 63; }},
+      {"offset far", ELQ_ERR_INCONSISTENT, [](View& v) { v.toc[4].offset = UINT64_MAX - 63; }},
       {"padding", ELQ_ERR_INCONSISTENT, [](View& v) { v.bytes[v.toc[3].offset - 1] = 1; }},
       {"second META", ELQ_ERR_INCONSISTENT, [](View& v) { v.toc[4].type = 1, v.toc[4].flags = 0; }},
       {"no TENS", ELQ_ERR_INCONSISTENT, [](View& v) { v.toc[1].type = ELQ_SECTION_LICN; }},
       {"no STRT", ELQ_ERR_INCONSISTENT, [](View& v) { v.toc[2].type = ELQ_SECTION_LICN; }},
   });
+}
+
+AlignedBytes with_more_bytes(const AlignedBytes& image, size_t more) {
+  AlignedBytes longer(image.size() + more);
+  std::memcpy(longer.data(), image.data(), image.size());
+  View(longer).header->file_bytes += more;
+  return longer;
+}
+
+// SPEC-package.md section 1: one content has one encoding.
+TEST(Package, AGapBetweenSectionsIsRefused) {
+  const AlignedBytes image = valid_image();
+  AlignedBytes gap = with_more_bytes(image, 64);
+  elq_toc_entry& last = View(gap).toc[4];
+  std::memmove(gap.data() + last.offset + 64, gap.data() + last.offset, last.stored_bytes);
+  std::memset(gap.data() + last.offset, 0, last.stored_bytes);
+  last.offset += 64;
+  reseal(gap);
+  EXPECT_EQ(open_status(gap, gap.size()), ELQ_ERR_INCONSISTENT);
+}
+
+TEST(Package, BytesAfterTheLastSectionAreRefused) {
+  AlignedBytes longer = with_more_bytes(valid_image(), 64);
+  reseal(longer);
+  EXPECT_EQ(open_status(longer, longer.size()), ELQ_ERR_INCONSISTENT);
+}
+
+std::vector<TinySection> sections_of(const AlignedBytes& image) {
+  std::vector<TinySection> sections;
+  AlignedBytes copy = with_more_bytes(image, 0);
+  const View view(copy);
+  for (uint32_t i = 0; i < view.header->toc_count; ++i) {
+    const elq_toc_entry& s = view.toc[i];
+    const uint8_t* at = copy.data() + s.offset;
+    sections.push_back({s.type, s.flags, {at, at + s.stored_bytes}});
+  }
+  return sections;
+}
+
+TEST(Package, SectionsButWeightsOccurOnceAndSignaturesAreLast) {
+  const std::vector<TinySection> sections = sections_of(valid_image());
+  const TinySection licence = {ELQ_SECTION_LICN, 0, {1, 2, 3}};
+  const TinySection sign = {ELQ_SECTION_SIGN, 0, {1, 2, 3}};
+  const auto status_with = [&sections](const std::vector<TinySection>& more) {
+    std::vector<TinySection> all = sections;
+    all.insert(all.end(), more.begin(), more.end());
+    const AlignedBytes image = image_of(all);
+    return open_status(image, image.size());
+  };
+  EXPECT_EQ(status_with({licence, sign}), ELQ_OK);
+  EXPECT_EQ(status_with({sign, licence}), ELQ_ERR_INCONSISTENT);
+  EXPECT_EQ(status_with({licence, licence}), ELQ_ERR_INCONSISTENT);
+  EXPECT_EQ(status_with({sign, sign}), ELQ_ERR_INCONSISTENT);
 }
 
 TEST(Package, MetaRules) {

@@ -159,6 +159,7 @@ TEST_F(RunQat, InterruptedAndResumedIsByteForByteUnbroken) {
     ASSERT_TRUE(accepted(run_qat(o)));
     for (const auto& entry : fs::directory_iterator(folder_ / "unbroken")) {
       const fs::path name = entry.path().filename();
+      if (name == "stage.json") continue;  // Seconds and memory.
       EXPECT_EQ(slurp(entry.path()), slurp(folder_ / "resumed" / name.string())) << name;
     }
     EXPECT_FALSE(fs::exists(folder_ / "resumed.state"));

@@ -185,6 +185,38 @@ TEST(Rtn, ThreadCountDoesNotChangeAByte) {
   }
 }
 
+// A two-level group of +-v has the half scale v / 1 (SEQ 1 bit: level +-1): 65504 is the largest
+// f16.
+TEST(Rtn, AnF16ScaleThatWouldBeClippedIsAnError) {
+  ThreadPool pool(1);
+  const auto run = [&pool](float magnitude) {
+    std::vector<float> weights(2 * 64, 1.0f);
+    for (std::size_t i = 64; i < 128; ++i) weights[i] = i % 2 == 0 ? magnitude : -magnitude;
+    return quantize_rtn({"w", weights, 2, 64, {}}, scheme_of("seq1-g64-f16"), pool);
+  };
+  EXPECT_TRUE(run(60000.0f).ok());
+  const auto clipped = run(70000.0f);
+  ASSERT_FALSE(clipped.ok());
+  EXPECT_EQ(clipped.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(to_string(clipped.error()).find("row 1, group 0"), std::string::npos);
+}
+
+TEST(Rtn, GivenKeptColumnsAreChecked) {
+  ThreadPool pool(1);
+  const std::vector<float> weights = normal_matrix(4, 64, 5);
+  const auto run = [&](std::vector<std::uint16_t> kept) {
+    return quantize_rtn_kept({"w", weights, 4, 64, {}}, scheme_of("seq2-g64-u8-k2"),
+                             std::move(kept), pool);
+  };
+  EXPECT_TRUE(run({3, 63}).ok());
+  for (const auto& kept :
+       std::vector<std::vector<std::uint16_t>>{{64}, {5, 5}, {5, 3}, {1, 2, 3}}) {
+    const auto refused = run(kept);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  }
+}
+
 TEST(Rtn, RefusesNonFiniteWeightsAndWrongSizes) {
   ThreadPool pool(1);
   std::vector<float> weights = normal_matrix(2, 64, 12);
