@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "recipes/recipe_inputs.h"
 #include "recipes/stage_list.h"
 
 namespace elastiq {
@@ -87,28 +88,10 @@ std::string data_text(const char* use, const DataOptions& data) {
   return fmt::format("  {:<12} {} ({} of {} tokens)\n", use, files, windows, data.sequence_length);
 }
 
-Status check_exists(const fs::path& path, const char* use) {
-  std::error_code ignored;
-  if (fs::exists(path, ignored)) return ok_status();
-  return Error{ErrorCode::kMissing, path.string(),
-               std::string("no such file or folder (") + use + ")"};
-}
-
-Status check_inputs(const Recipe& recipe) {
-  ELQ_CHECK(check_exists(recipe.model, "model"));
-  for (const auto& file : recipe.calibration.files) {
-    ELQ_CHECK(check_exists(file, "data.calibration"));
-  }
-  for (const auto& file : recipe.training.files) ELQ_CHECK(check_exists(file, "data.training"));
-  ELQ_CHECK(check_exists(recipe.heldout, "data.heldout"));
-  if (!recipe.task.empty()) ELQ_CHECK(check_exists(recipe.task, "data.task"));
-  return ok_status();
-}
-
 }  // namespace
 
 Result<RecipePlan> plan_recipe(const Recipe& recipe) {
-  ELQ_CHECK(check_inputs(recipe));
+  ELQ_CHECK(check_recipe_inputs(recipe));
   RecipePlan plan;
   for (const Variant& variant : recipe.variants) {
     if (variant.qat) {

@@ -20,8 +20,8 @@ struct RecipePlan {
   std::vector<VariantPlan> variants;
 };
 
-/// Errors  those of the model's readers; kRecipe for a rule that matches nothing; kMissing for a
-/// data file that is not there.
+/// Errors  those of check_recipe_inputs and of the model's readers; kRecipe for a rule that matches
+/// nothing.
 Result<RecipePlan> plan_recipe(const Recipe& recipe);
 
 /// For a person: model, data, formats per variant, stages.

@@ -47,18 +47,20 @@ struct Case {
 };
 
 constexpr const char* kRecipe =
-    R"({"version": 1, "model": "model", "data": {"calibration": "t.txt", "heldout": "t.txt"},
-  "variants": [{"name": "a", "quantize": {"scheme": "sym4-g32-u8"}}]})";
+    R"({"version": 1, "model": "model", "data": {"calibration": {"files": "t.txt", "sequence_length": 64}, "heldout": "h.txt"},
+  "evaluate": {"context": 64}, "variants": [{"name": "a", "quantize": {"scheme": "sym4-g32-u8"}}]})";
 
 void put_inputs(const TempFolder& folder) {
   fs::create_directories(folder / "model");
   write_hf_model(testing::hf_model(testing::hf_t1(), testing::HfType::kBf16, 1), folder / "model");
   folder.put("t.txt", "some text");
+  folder.put("h.txt", "other text");
   folder.put("good.json", kRecipe);
   folder.put("bad.json", R"({"version": 1, "modle": "model"})");
   folder.put("no-model.json", R"({"version": 1, "model": "gone", "data": {"heldout": "t.txt"},
     "variants": [{"name": "a", "quantize": {}}]})");
   folder.put("unmatched.json", R"({"version": 1, "model": "model", "data": {"heldout": "t.txt"},
+    "evaluate": {"context": 64},
     "variants": [{"name": "a", "quantize": {"rules": [{"id": "x", "layers": "7", "scheme": "keep"}]}}]})");
   folder.put("bad-report.json", R"({"format": "elastiq.report/1", "runs": []})");
   folder.put("text.elq", "this is no package");
@@ -103,6 +105,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PlanJson", "plan good.json --json", 0, "\"elastiq.plan/1\""},
         Case{"MissingModel", "plan no-model.json", 4, "gone"},
         Case{"MissingModelRun", "run no-model.json --out o", 4, "E-17"},
+        Case{"ContextAboveThePositions", "plan good.json --set evaluate.context=512", 3,
+             "/evaluate/context: found 512, allowed 4 to 128"},
+        Case{"HeldoutIsAFolder", "plan good.json --set data.heldout=model", 4,
+             "not a regular file (data.heldout)"},
         Case{"UnmatchedRule", "plan unmatched.json", 3, "x"},
         Case{"InspectFolder", "inspect model", 0, "model.layers.1.mlp.down_proj.weight"},
         Case{"InspectNothing", "inspect gone", 4, "gone"},

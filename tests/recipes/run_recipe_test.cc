@@ -53,7 +53,9 @@ esac
 )sh";
 
 constexpr const char* kRecipe = R"({"version": 1, "name": "demo", "model": "model",
-  "data": {"calibration": "c.txt", "training": "t.txt", "heldout": "h.txt"},
+  "data": {"calibration": {"files": "c.txt", "sequence_length": 64},
+           "training": {"files": "t.txt", "sequence_length": 64}, "heldout": "h.txt"},
+  "evaluate": {"context": 64},
   "variants": [{"name": "a", "quantize": {"method": "gptq", "scheme": "seq2-g32-u8"}},
                {"name": "b", "from": "a", "qat": {"scale_steps": 3}}]})";
 
@@ -285,6 +287,38 @@ TEST_F(RunRecipe, MissingModelAndDataAreInputErrorsBeforeAnyStage) {
   EXPECT_EQ(exit_status(no_model.error()), 4);
   EXPECT_TRUE(
       refused(run({"data.heldout=/nonexistent.txt"}, kUse), ErrorCode::kMissing, {"data.heldout"}));
+  EXPECT_EQ(calls(), std::vector<std::string>());
+}
+
+// The model of these tests has 128 positions.
+TEST_F(RunRecipe, LengthsAboveTheModelsPositionsAreABadRecipeBeforeAnyStage) {
+  const auto result = run({"evaluate.context=129", "data.calibration.sequence_length=512",
+                           "data.training.sequence_length=256"},
+                          kUse);
+  EXPECT_TRUE(refused(result, ErrorCode::kRecipe,
+                      {"3 problems", "/evaluate/context: found 129, allowed 4 to 128",
+                       "/data/calibration/sequence_length: found 512, allowed 2 to 128",
+                       "/data/training/sequence_length: found 256, allowed 2 to 128",
+                       "max_position_embeddings", "demo.json"}));
+  EXPECT_EQ(calls(), std::vector<std::string>());
+  EXPECT_TRUE(accepted(run({"evaluate.context=128", "data.calibration.sequence_length=128",
+                            "data.training.sequence_length=128"},
+                           kUse)));
+}
+
+TEST_F(RunRecipe, TextsThatCannotBeReadAreInputErrorsBeforeAnyStage) {
+  fs::create_directories(work_ / "folder");
+  const std::string folder = (work_ / "folder").string();
+  const std::string empty = work_.put("empty.txt", "").string();
+  for (const std::string use : {"heldout", "calibration.files", "training.files", "task"}) {
+    const std::string name = "data." + use.substr(0, use.find('.'));
+    EXPECT_TRUE(refused(run({"data." + use + "=" + folder}, kUse), ErrorCode::kIo,
+                        {folder, "not a regular file", name}));
+    EXPECT_TRUE(refused(run({"data." + use + "=/nonexistent.txt"}, kUse), ErrorCode::kMissing,
+                        {"/nonexistent.txt", name}));
+    EXPECT_TRUE(refused(run({"data." + use + "=" + empty}, kUse), ErrorCode::kTooLittleData,
+                        {empty, "found 0 bytes", name}));
+  }
   EXPECT_EQ(calls(), std::vector<std::string>());
 }
 
