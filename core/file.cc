@@ -21,7 +21,7 @@ Error io_error(const std::filesystem::path& path, const char* action) {
 }  // namespace
 
 ErrorCode io_error_code(int errno_value) {
-  const bool full = errno_value == ENOSPC || errno_value == EDQUOT;
+  const bool full = errno_value == ENOSPC || errno_value == EDQUOT || errno_value == EFBIG;
   return full ? ErrorCode::kResources : ErrorCode::kIo;
 }
 

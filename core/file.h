@@ -11,7 +11,8 @@
 
 namespace elastiq {
 
-/// kResources when the errno value says that the disk is full, else kIo.
+/// kResources when the errno value says that the disk is full or a file may not grow (quota,
+/// ulimit), else kIo.
 ErrorCode io_error_code(int errno_value);
 
 /// Whether something is at the path.

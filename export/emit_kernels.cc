@@ -9,7 +9,10 @@ Status emit_kernels(const std::filesystem::path& folder, const std::string& pack
   constexpr std::string_view kDefaultPackage = "../model.elq";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return Error{ErrorCode::kIo, folder.string(), "cannot create: " + error.message(), 0};
+  if (error) {
+    return Error{io_error_code(error.value()), folder.string(), "cannot create: " + error.message(),
+                 0};
+  }
   for (const KernelText& file : kernel_texts()) {
     std::string text(file.text);
     const std::size_t at = file.name == "Makefile" ? text.find(kDefaultPackage) : std::string::npos;

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "core/digest.h"
 #include "core/file.h"
+#include "core/folder.h"
 #include "core/rng.h"
 #include "core/thread_pool.h"
 #include "export/emit_kernels.h"
@@ -30,7 +32,7 @@ namespace {
 // angles and the cache, few enough to finish in seconds.
 constexpr std::uint32_t kPromptTokens = 16;
 constexpr std::uint64_t kPromptSeed = 0x656c7100;
-constexpr std::uint64_t kMaxTextBytes = std::uint64_t{256} << 20;
+constexpr const char* kManifest = "manifest.json";
 
 using Compression = SectionToWrite::Compression;
 
@@ -48,46 +50,33 @@ Status check_options(const ExportOptions& options) {
 // ---------------------------------------------------------------- texts that travel along
 
 struct Texts {
-  std::vector<std::byte> tokenizer;  ///< tokenizer.json; empty when there is none.
+  std::vector<std::byte> tokenizer;  ///< tokenizer.json as it is.
   std::string tokenizer_config;      ///< With the template of chat_template.jinja.
   TokenFacts facts;
 };
 
 Result<std::vector<std::byte>> read_bytes(const fs::path& path) {
-  ELQ_TRY(is_there, path_exists(path));
-  if (!is_there) return std::vector<std::byte>{};
   ELQ_TRY(file, MappedFile::open(path));
-  if (file.bytes().size() > kMaxTextBytes) {
-    return Error{ErrorCode::kLimitExceeded, path.string(),
-                 "has " + std::to_string(file.bytes().size()) + " bytes, at most " +
-                     std::to_string(kMaxTextBytes),
-                 0};
-  }
   return std::vector<std::byte>(file.bytes().begin(), file.bytes().end());
 }
 
-/// A folder without a tokenizer exports too: then ids are the user's business.
 Result<Texts> read_texts(const fs::path& folder, const ModelConfig& config) {
+  ELQ_TRY(tokenizer, Tokenizer::open(folder));
+  if (tokenizer.size() > static_cast<std::uint64_t>(config.vocab)) {
+    return Error{ErrorCode::kInconsistent, (folder / "tokenizer.json").string(),
+                 "has ids up to " + std::to_string(tokenizer.size() - 1) + ", the embedding has " +
+                     std::to_string(config.vocab) + " rows",
+                 0};
+  }
   Texts texts;
   ELQ_TRY(json, read_bytes(folder / "tokenizer.json"));
   ELQ_TRY(settings, read_tokenizer_config(folder));
-  texts.facts.bos = config.bos;
-  texts.facts.eos = config.eos.empty() ? -1 : config.eos.front();
-  if (!json.empty()) {
-    ELQ_TRY(tokenizer, Tokenizer::open(folder));
-    if (tokenizer.size() > static_cast<std::uint64_t>(config.vocab)) {
-      return Error{ErrorCode::kInconsistent, (folder / "tokenizer.json").string(),
-                   "has ids up to " + std::to_string(tokenizer.size() - 1) +
-                       ", the embedding has " + std::to_string(config.vocab) + " rows",
-                   0};
-    }
-    if (tokenizer.bos() >= 0) texts.facts.bos = tokenizer.bos();
-    if (texts.facts.eos < 0) texts.facts.eos = tokenizer.eos();
-    const bool adds = tokenizer.add_bos() && texts.facts.bos >= 0;
-    texts.facts.add_bos = adds ? TokenFacts::AddBos::kYes : TokenFacts::AddBos::kNo;
-  }
   texts.tokenizer = std::move(json);
   texts.tokenizer_config = std::move(settings);
+  texts.facts.bos = tokenizer.bos() >= 0 ? tokenizer.bos() : config.bos;
+  texts.facts.eos = config.eos.empty() ? tokenizer.eos() : config.eos.front();
+  const bool adds = tokenizer.add_bos() && texts.facts.bos >= 0;
+  texts.facts.add_bos = adds ? TokenFacts::AddBos::kYes : TokenFacts::AddBos::kNo;
   return texts;
 }
 
@@ -145,34 +134,64 @@ std::uint64_t build_id(const Json& recipe) {
   return id;
 }
 
-/// A file under a name that nobody takes for the result; removed unless it is renamed.
-class Draft {
+/// A folder under a name that nobody takes for the result: everything is written there and moved
+/// when all of it is complete. Gone at the end.
+class Drafts {
  public:
-  explicit Draft(fs::path path) : path_(std::move(path)) {}
-
-  ~Draft() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove(path_, ignored);
+  static Result<Drafts> create(const fs::path& folder) {
+    Drafts drafts;
+    std::error_code error;
+    fs::remove_all(folder, error);  // Of an export that was killed.
+    fs::create_directories(folder, error);
+    if (error) {
+      return Error{io_error_code(error.value()), folder.parent_path().string(),
+                   "cannot create a folder: " + error.message(), 0};
+    }
+    drafts.folder_ = folder;
+    return drafts;
   }
 
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
+  ~Drafts() {
+    std::error_code ignored;
+    if (!folder_.empty()) fs::remove_all(folder_, ignored);
+  }
 
-  const fs::path& path() const { return path_; }
+  Drafts(Drafts&& other) noexcept : folder_(std::exchange(other.folder_, fs::path())) {}
 
-  Status rename_to(const fs::path& final_name) {
+  Drafts& operator=(Drafts&&) = delete;
+  Drafts(const Drafts&) = delete;
+  Drafts& operator=(const Drafts&) = delete;
+
+  fs::path operator/(const fs::path& name) const { return folder_ / name; }
+
+  /// The draft of this name becomes OUT/name.
+  Status publish(const fs::path& name) const {
+    const fs::path final_name = folder_.parent_path() / name;
     std::error_code error;
-    fs::rename(path_, final_name, error);
-    if (error) {
-      return Error{ErrorCode::kIo, final_name.string(), "cannot rename: " + error.message(), 0};
-    }
-    path_.clear();
-    return ok_status();
+    fs::rename(folder_ / name, final_name, error);
+    if (!error) return ok_status();
+    return Error{io_error_code(error.value()), final_name.string(),
+                 "cannot rename: " + error.message(), 0};
   }
 
  private:
-  fs::path path_;
+  Drafts() = default;
+
+  fs::path folder_;
 };
+
+/// File by file: what else lies in a folder of that name stays.
+Status publish_kernels(const Drafts& drafts, const fs::path& out) {
+  std::error_code error;
+  fs::create_directories(out / "kernels", error);
+  if (error) {
+    return Error{io_error_code(error.value()), (out / "kernels").string(),
+                 "cannot create: " + error.message(), 0};
+  }
+  ELQ_TRY(files, files_below(drafts / "kernels"));
+  for (const fs::path& file : files) ELQ_CHECK(drafts.publish(fs::path("kernels") / file));
+  return ok_status();
+}
 
 Result<std::uint64_t> zstd_bytes(const PackedModel& model, ThreadPool& pool) {
   std::vector<SectionToWrite> sections = model.sections(Compression::kZstdIfSmaller);
@@ -185,15 +204,6 @@ Result<std::uint64_t> zstd_bytes(const PackedModel& model, ThreadPool& pool) {
     total += size->value();
   }
   return total;
-}
-
-Status make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!error) return ok_status();
-  const bool full = error == std::errc::no_space_on_device;
-  return Error{full ? ErrorCode::kResources : ErrorCode::kIo, folder.string(),
-               "cannot create: " + error.message(), 0};
 }
 
 Status write_draft(const fs::path& path, const ExportOptions& options, const PackedModel& model,
@@ -224,21 +234,21 @@ Result<Json> run_export(const ExportOptions& options) {
   ELQ_TRY(kat, golden_vectors(model, prompt(source.config, texts.facts)));
 
   const std::string file_name = options.name + ".elq";
-  const fs::path final_name = options.out / file_name;
   const std::string prov = dump_json(provenance(options, source, model, source_digest));
-  ELQ_CHECK(make_folder(options.out));
-  Draft draft(options.out / ("." + file_name + ".unverified"));
-  ELQ_CHECK(write_draft(draft.path(), options, model, texts, kat, prov));
-  ELQ_CHECK(read_back(draft.path(), source, model, pool));
-  ELQ_CHECK(emit_kernels(options.out / "kernels", file_name));
+  ELQ_TRY(drafts, Drafts::create(options.out / ("." + file_name + ".unverified")));
+  ELQ_CHECK(write_draft(drafts / file_name, options, model, texts, kat, prov));
+  ELQ_CHECK(read_back(drafts / file_name, source, model, pool));
+  ELQ_CHECK(emit_kernels(drafts / "kernels", file_name));
 
-  ELQ_TRY(package, Package::open(draft.path()));
+  ELQ_TRY(package, Package::open(drafts / file_name));
   ManifestInput input{source, model, package, file_name, {{"model", source_digest}}, 0};
   ELQ_TRY(zstd, zstd_bytes(model, pool));
   input.zstd_weight_bytes = zstd;
   Json manifest = make_manifest(input);
-  ELQ_CHECK(draft.rename_to(final_name));
-  ELQ_CHECK(write_file(options.out / "manifest.json", dump_json(manifest)));
+  ELQ_CHECK(write_file(drafts / kManifest, dump_json(manifest)));
+  ELQ_CHECK(publish_kernels(drafts, options.out));
+  ELQ_CHECK(drafts.publish(file_name));
+  ELQ_CHECK(drafts.publish(kManifest));
   return manifest;
 }
 

@@ -22,9 +22,10 @@ struct ExportOptions {
 
 /// Strips (closed list, with reasons), aliases identical tensors, packs, writes, reads back with
 /// the C++ reader and the C runtime and compares with the plan (codes, scales, schemes) and the
-/// golden logits, emits kernels/. Errors  kVerification when the read-back differs; nothing is left
-/// at the final name then. Result  manifest.json's content: bytes by role, bits per weight {"file",
-/// "ram"} with basis, stripped, aliased, digests.
+/// golden logits, emits kernels/. Nothing gets its final name before all of it is written and read
+/// back. Errors  kVerification when the read-back differs; kMissing, kSyntax, kInconsistent: no
+/// usable tokenizer.json; kResources when the disk is full. Result  manifest.json's content: bytes
+/// by role, bits per weight {"file", "ram"} with basis, stripped, aliased, digests.
 Result<Json> run_export(const ExportOptions& options);
 
 }  // namespace elastiq

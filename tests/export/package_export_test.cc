@@ -1,11 +1,14 @@
 // What run_export leaves behind: bytes, tables, manifest, kernels, and nothing when it fails.
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <set>
 
 #include "core/digest.h"
+#include "core/folder.h"
 #include "core/json.h"
 #include "model/tokenizer.h"
 #include "tests/support/export_case.h"
@@ -264,6 +267,79 @@ TEST(Export, AFailedExportLeavesNothing) {
     EXPECT_EQ(exit_status(cut.error()), 4);
     EXPECT_TRUE(std::filesystem::is_empty(c.root / "out"));
   }
+}
+
+/// Files of this process may not grow beyond the limit: the next best thing to a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
+
+// Case 17: whichever file it is that does not fit, none is left and none that was there is changed.
+TEST(Export, AFullDiskLeavesWhatWasThereBefore) {
+  const ExportCase c("export_full", hf_t1(), seq2);
+  const ExportOptions options = c.options();
+  std::filesystem::create_directories(options.out);
+  for (const rlim_t bytes : {rlim_t{1000}, rlim_t{10000}, rlim_t{30000}}) {
+    const FileSizeLimit limit(bytes);
+    const auto refused = run_export(options);
+    ASSERT_FALSE(refused.ok()) << bytes;
+    EXPECT_EQ(exit_status(refused.error()), 6) << to_string(refused.error());
+    EXPECT_TRUE(std::filesystem::is_empty(options.out));
+  }
+  exported(options);
+  hf_write_text(options.out / "kernels" / "notes.txt", "precious");
+  const auto before = files_below(options.out);
+  const std::string package = file_text(c.package());
+  {
+    const FileSizeLimit limit(10000);
+    ASSERT_FALSE(run_export(options).ok());
+  }
+  EXPECT_EQ(files_below(options.out).value(), before.value());
+  EXPECT_EQ(file_text(c.package()), package);
+  exported(options);
+  EXPECT_EQ(files_below(options.out).value(), before.value());
+}
+
+// A package without its tokenizer could not generate.
+TEST(Export, AnUnusableTokenizerIsRefused) {
+  const ExportCase c("export_tokenizer", hf_t1(), seq2);
+  const auto file = c.root / "ptq" / "tokenizer.json";
+  const auto refusal = [&c, &file] {
+    const auto refused = run_export(c.options());
+    EXPECT_FALSE(refused.ok());
+    EXPECT_FALSE(std::filesystem::exists(c.root / "out"));
+    if (refused.ok()) return ErrorCode::kInternal;
+    EXPECT_EQ(refused.error().subject.find(file.string()), 0u) << to_string(refused.error());
+    return refused.error().code;
+  };
+  hf_write_text(file, "");
+  EXPECT_EQ(refusal(), ErrorCode::kSyntax);
+  hf_write_text(file, hf_tokenizer_json(67).substr(0, 500));
+  EXPECT_EQ(refusal(), ErrorCode::kSyntax);
+  hf_write_text(file, "{}");
+  EXPECT_EQ(refusal(), ErrorCode::kUnsupportedType);
+  hf_write_text(file, "[]");
+  EXPECT_EQ(refusal(), ErrorCode::kInconsistent);
+  std::filesystem::remove(file);
+  EXPECT_EQ(refusal(), ErrorCode::kMissing);
 }
 
 int shell(const std::string& command) {
