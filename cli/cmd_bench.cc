@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/number_check.h"
 #include "cli/output.h"
 #include "cli/program.h"
 #include "core/file.h"
@@ -109,7 +110,7 @@ void add_synthetic_options(CLI::App& command, SynthesizeOptions& o) {
       ->check(CLI::IsMember({1, 2, 3, 4, 8}))
       ->capture_default_str();
   command.add_option("--kept", o.kept, "with --shape: kept columns per matrix")
-      ->check(CLI::Range(0, 64))
+      ->check(number_check(0, 64))
       ->capture_default_str();
 }
 
@@ -124,16 +125,16 @@ void add_bench(CLI::App& app, int& status) {
   package->excludes(command->get_option("--shape"));
   BenchOptions& o = arguments->options;
   command->add_option("--threads", o.threads, "worker threads")
-      ->check(CLI::Range(1, 256))
+      ->check(number_check(1, 256))
       ->capture_default_str();
   command->add_option("--prompt", o.prompt, "tokens of the prompt")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_check(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--generate", o.generate, "tokens to decode")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_check(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--repeats", o.repeats, "rounds; the median counts")
-      ->check(CLI::Range(1, 1000))
+      ->check(number_check(1, 1000))
       ->capture_default_str();
   command->add_option("--isa", o.isa, "instruction set; default: the best of this machine");
   command->add_flag("--json", arguments->json, "one JSON document on standard output");

@@ -2,9 +2,11 @@
 
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/number_check.h"
 #include "cli/output.h"
 #include "core/file.h"
 #include "model/run_generate.h"
@@ -63,21 +65,21 @@ int run(const Arguments& arguments) {
 
 void add_sampling_options(CLI::App& command, SamplingOptions& o) {
   command.add_option("--temperature", o.temperature, "0: always the most likely token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number_check(0.0, 100.0))
       ->capture_default_str();
   command.add_option("--top-k", o.top_k, "draw from so many of the most likely; 0: all")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(number_check(0, 1 << 30))
       ->capture_default_str();
   command.add_option("--top-p", o.top_p, "and of these from the fewest with this share of mass")
-      ->check(CLI::Range(1e-6, 1.0))
+      ->check(number_check(1e-6, 1.0))
       ->capture_default_str();
   command.add_option("--repetition-penalty", o.repetition_penalty, "1: none")
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(number_check(0.01, 100.0))
       ->capture_default_str();
   command
       .add_option("--repetition-window", o.repetition_window,
                   "tokens that the penalty looks back; 0: all")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(number_check(0, 1 << 20))
       ->capture_default_str();
 }
 
@@ -95,15 +97,17 @@ void add_generate(CLI::App& app, int& status) {
   source->require_option(1);
   command->add_flag("--chat", arguments->chat, "put the prompt in the model's chat form (ChatML)");
   command->add_option("--max-tokens,-n", o.max_tokens, "most tokens to add")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_check(1, 1 << 20))
       ->capture_default_str();
   add_sampling_options(*command, o.sampling);
-  command->add_option("--seed", o.seed, "of the draws")->capture_default_str();
+  command->add_option("--seed", o.seed, "of the draws")
+      ->check(number_check(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max()))
+      ->capture_default_str();
   command->add_option("--stop", o.stop, "word before which the text ends; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--isa", o.isa, "instruction set; default: the best of this machine");
   command->add_option("--threads", o.threads, "worker threads")
-      ->check(CLI::Range(1, 256))
+      ->check(number_check(1, 256))
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "one JSON document on standard output");
   command->callback([arguments, &status] { status = run(*arguments); });

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "cli/number_check.h"
 #include "recipes/option_json.h"
 
 namespace elastiq {
@@ -31,9 +33,10 @@ class FlagBinder {
     CLI::Option* option = command_.add_option(flag(key), out, info.help);
     option->capture_default_str();
     if constexpr (std::is_arithmetic_v<T>) {
-      if (std::isfinite(info.max)) {
-        option->check(CLI::Range(static_cast<T>(info.min), static_cast<T>(info.max), ""));
-      }
+      using Limits = std::numeric_limits<T>;
+      option->check(
+          number_check(std::isfinite(info.min) ? static_cast<T>(info.min) : Limits::lowest(),
+                       std::isfinite(info.max) ? static_cast<T>(info.max) : Limits::max()));
     }
     finish(option, info);
   }

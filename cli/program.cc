@@ -4,21 +4,39 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <iostream>
 #include <new>
 
 #include "cli/output.h"
+#include "cli/output_buffer.h"
+#include "core/file.h"
 #include "recipes/option_json.h"
 
 namespace elastiq {
 namespace {
 
-constexpr int kUsageStatus = 2;
+/// Subcommands own their --json; where none was reached only the words are left to look at.
+OutputFormat format_of(int argc, char** argv) {
+  const bool json = std::any_of(argv + std::min(argc, 1), argv + argc,
+                                [](const char* word) { return std::strcmp(word, "--json") == 0; });
+  return json ? OutputFormat::kJson : OutputFormat::kText;
+}
+
+int words_of(char** argv) {
+  int count = 0;
+  while (argv[count] != nullptr) ++count;
+  return count;
+}
+
+bool begins_with_word(int argc, char** argv) {
+  return argc > 1 && argv[1][0] != '-' && argv[1][0] != '\0';
+}
 
 /// 0 when argv[1] is no word that had to be a subcommand.
 int refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return 0;
+  if (!begins_with_word(argc, argv)) return 0;
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
@@ -28,14 +46,32 @@ int refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   const std::string hint =
       nearest.empty() ? "see elastiq --help" : "did you mean \"" + nearest + "\"?";
   return report_error(Error{ErrorCode::kUsage, argv[1], "no such subcommand, " + hint},
-                      OutputFormat::kText);
+                      format_of(argc, argv));
 }
 
-/// Subcommands own their --json; after an exception only the words are left to look at.
-OutputFormat format_of(int argc, char** argv) {
-  const bool json = std::any_of(argv + std::min(argc, 1), argv + argc,
-                                [](const char* word) { return std::strcmp(word, "--json") == 0; });
-  return json ? OutputFormat::kJson : OutputFormat::kText;
+/// What CLI11 has to say, in our form.
+Error usage_error(const CLI::ParseError& thrown, int argc, char** argv) {
+  std::string text = thrown.what();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  const std::string command = begins_with_word(argc, argv) ? argv[1] : "";
+  return Error{ErrorCode::kUsage, command.empty() ? "command line" : command,
+               text + "; see elastiq " + (command.empty() ? "" : command + " ") + "--help"};
+}
+
+int parse(CLI::App& app, int argc, char** argv, const int& status) {
+  const int refused = refuse_unknown_command(app, argc, argv);
+  if (refused != 0) return refused;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& thrown) {
+    // --help and --version are thrown too.
+    if (thrown.get_exit_code() == 0) return app.exit(thrown);
+    return report_error(usage_error(thrown, argc, argv), format_of(argc, argv));
+  } catch (const std::exception& thrown) {
+    const std::string subject = argc > 1 ? argv[1] : "elastiq";
+    return report_error(error_of_exception(thrown, subject), format_of(argc, argv));
+  }
+  return status;
 }
 
 }  // namespace
@@ -64,21 +100,19 @@ int run_sibling(char** argv) {
   return report_error(Error{code, program,
                             std::string(std::strerror(errno)) + "; \"" + argv[1] +
                                 "\" needs a build with LibTorch (-DELASTIQ_TORCH=ON)"},
-                      OutputFormat::kText);
+                      format_of(words_of(argv), argv));
 }
 
 int parse_and_run(CLI::App& app, int argc, char** argv, const int& status) {
-  const int refused = refuse_unknown_command(app, argc, argv);
-  if (refused != 0) return refused;
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsageStatus;
-  } catch (const std::exception& thrown) {
-    const std::string subject = argc > 1 ? argv[1] : "elastiq";
-    return report_error(error_of_exception(thrown, subject), format_of(argc, argv));
-  }
-  return status;
+  // A file that may not grow is an error of that file, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
+  OutputBuffer output;
+  const int done = parse(app, argc, argv, status);
+  std::cout.flush();
+  if (output.failure() == 0 || done != 0) return done;
+  return report_error(Error{io_error_code(output.failure()), "standard output",
+                            std::string("cannot write: ") + std::strerror(output.failure())},
+                      OutputFormat::kText);
 }
 
 }  // namespace elastiq

@@ -20,8 +20,9 @@ int run_sibling(char** argv);
 /// kInternal with its first line.
 Error error_of_exception(const std::exception& thrown, const std::string& subject);
 
-/// Parses and runs; an exception is reported as an error. CLI11's own exit codes become 2; a
-/// subcommand that does not exist gets the nearest one that does. Returns the exit status.
+/// Parses and runs; an exception is reported as an error, what CLI11 refuses as kUsage; a
+/// subcommand that does not exist gets the nearest one that does. Returns the exit status, which is
+/// an error's when standard output could not be written.
 int parse_and_run(CLI::App& app, int argc, char** argv, const int& status);
 
 }  // namespace elastiq

@@ -68,7 +68,7 @@ bool is_record(const Json& record) {
          result->is_object();
 }
 
-Error ended_badly(const StageSpec& spec, const ChildResult& child) {
+Error ended_badly(const StageSpec& spec, const ChildResult& child, const fs::path& output) {
   const int signal = child.exit_status - 128;
   if (signal == SIGINT || signal == SIGTERM) {
     return Error{ErrorCode::kInterrupted, spec.id, "stopped; run again to go on"};
@@ -77,6 +77,9 @@ Error ended_badly(const StageSpec& spec, const ChildResult& child) {
     return Error{ErrorCode::kResources, spec.id,
                  fmt::format("was killed at {} MB, probably for lack of memory",
                              child.peak_rss_bytes / 1000000)};
+  }
+  if (child.exit_status == exit_status(Error{ErrorCode::kResources, "", "", 0})) {
+    return Error{ErrorCode::kResources, spec.id, "could not write its result: " + output.string()};
   }
   return Error{ErrorCode::kInternal, spec.id,
                fmt::format("ended with status {} and without a result", child.exit_status)};
@@ -148,10 +151,10 @@ Result<Json> Runner::execute(const StageSpec& spec) {
   }
   if (!child.ok()) return std::move(child).error();
   const auto result = read_json_file(output, JsonLimits{});
-  if (!result.ok()) return ended_badly(spec, child.value());
+  if (!result.ok()) return ended_badly(spec, child.value(), output);
   if (child.value().exit_status != 0) {
     return result.value().contains("error") ? error_from_json(result.value())
-                                            : ended_badly(spec, child.value());
+                                            : ended_badly(spec, child.value(), output);
   }
   digests_.forget(spec.out);
   return Json{{"format", kStageFormat},

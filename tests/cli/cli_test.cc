@@ -91,6 +91,23 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"UnknownFlag", "plan good.json --bogus", 2, "--bogus"},
         Case{"MissingArgument", "verify", 2, "package"},
         Case{"NumberOutOfRange", "bench x.elq --threads 0", 2, "threads"},
+        Case{"ErrorsHaveTheHouseForm", "plan good.json --bogus", 2, "elastiq: E-3 usage: plan: "},
+        Case{"NanTemperature", "generate x.elq --prompt a --temperature nan", 2,
+             "E-3 usage: generate: --temperature: found nan, allowed 0 to 100"},
+        Case{"InfiniteTemperature", "generate x.elq --prompt a --temperature inf", 2,
+             "--temperature: found inf"},
+        Case{"NegativeTemperature", "generate x.elq --prompt a --temperature=-0.5", 2,
+             "--temperature: found -0.5"},
+        Case{"NanTopP", "generate x.elq --prompt a --top-p nan", 2, "--top-p: found nan"},
+        Case{"TopPAboveOne", "generate x.elq --prompt a --top-p 1.5", 2, "allowed 1e-06 to 1"},
+        Case{"NanPenalty", "generate x.elq --prompt a --repetition-penalty nan", 2,
+             "--repetition-penalty: found nan"},
+        Case{"NegativeSeed", "generate x.elq --prompt a --seed=-1", 2, "--seed: found -1"},
+        Case{"SeedAbove64Bits", "generate x.elq --prompt a --seed 18446744073709551616", 2,
+             "--seed: found 18446744073709551616, allowed 0 to 18446744073709551615"},
+        Case{"TokensAbove64Bits", "generate x.elq --prompt a -n 99999999999999999999", 2,
+             "--max-tokens: found 99999999999999999999"},
+        Case{"TopKThatWraps", "generate x.elq --prompt a --top-k 4294967297", 2, "--top-k: found"},
         Case{"NeitherPackageNorShape", "bench --threads 1", 2, "--shape"},
         Case{"PackageAndShape", "bench x.elq --shape 135m", 2, "--shape"},
         Case{"UnknownShape", "bench --shape 2b", 2, "1.8b"},
@@ -142,6 +159,37 @@ TEST(Cli, ErrorsWithJsonAreOneDocument) {
   ASSERT_TRUE(json.ok()) << outcome.out;
   EXPECT_EQ(json.value()["exit"], 3);
   EXPECT_EQ(json.value()["error"]["code"], 4);
+}
+
+TEST(Cli, UsageErrorsWithJsonAreOneDocumentToo) {
+  const TempFolder folder;
+  for (const std::string arguments : {"plan --bogus --json", "verify --json", "rnu --json"}) {
+    const Outcome outcome = elastiq(folder, arguments);
+    EXPECT_EQ(outcome.status, 2);
+    const auto json = parse_json(outcome.out, "stdout", JsonLimits{});
+    ASSERT_TRUE(json.ok()) << outcome.out;
+    EXPECT_EQ(json.value()["format"], "elastiq.error/1");
+    EXPECT_EQ(json.value()["error"]["code"], 3);
+  }
+}
+
+TEST(Cli, OutputThatCannotBeWrittenIsAnError) {
+  const TempFolder folder;
+  put_inputs(folder);
+  fs::copy(fs::path(__FILE__).parent_path().parent_path() / "report" / "golden", folder / "golden");
+  for (const std::string arguments :
+       {"inspect model", "inspect model --json", "--help", "--version", "run --help", "doctor",
+        "version", "plan good.json", "plan good.json --json", "validate good.json",
+        "report golden/report.json", "report golden/report.json --format html"}) {
+    const Outcome outcome = elastiq(folder, arguments + " 2>/dev/null >/dev/full; exit $? #");
+    EXPECT_EQ(outcome.status, 6) << arguments;
+  }
+  const std::string command =
+      "'" + program().string() + "' version 2>'" + (folder / "err").string() + "' > /dev/full";
+  EXPECT_NE(std::system(command.c_str()), 0);
+  EXPECT_EQ(slurp(folder / "err"),
+            "elastiq: E-31 not enough memory or disk: standard output: cannot write: No space left "
+            "on device\n");
 }
 
 TEST(Cli, PlanAndValidateWriteNothing) {
