@@ -38,6 +38,10 @@ class FlagBinder {
           number_check(std::isfinite(info.min) ? static_cast<T>(info.min) : Limits::lowest(),
                        std::isfinite(info.max) ? static_cast<T>(info.max) : Limits::max()));
     }
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (info.text == FieldInfo::Text::kScheme)
+        option->check(CLI::Validator(scheme_problem, "", ""));
+    }
     finish(option, info);
   }
 

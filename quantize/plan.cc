@@ -29,25 +29,20 @@ const std::vector<std::string>& known_roles() {
 }
 
 Result<std::optional<Scheme>> parse_choice(const std::string& text, const std::string& subject) {
+  const std::string problem = scheme_problem(text);
+  if (!problem.empty()) return Error{ErrorCode::kRecipe, subject, problem, 0};
   if (text == kKeep) return std::optional<Scheme>();
-  auto scheme = parse_scheme(text);
-  if (scheme.ok()) return std::optional<Scheme>(scheme.value());
-  return Error{ErrorCode::kRecipe, subject,
-               "scheme '" + text + "' is neither 'keep' nor valid; " + scheme.error().detail, 0};
+  ELQ_TRY(scheme, parse_scheme(text));
+  return std::optional<Scheme>(scheme);
 }
 
-Status check_roles(const QuantRule& rule, const std::string& subject) {
-  for (const std::string& role : rule.roles) {
-    const bool known =
-        std::any_of(known_roles().begin(), known_roles().end(),
-                    [&role](const std::string& name) { return glob_match(role, name); });
-    if (known) continue;
-    return Error{ErrorCode::kRecipe, subject,
-                 "role '" + role + "' matches no role; did you mean '" +
-                     nearest_name(role, known_roles()) + "'?",
-                 0};
-  }
-  return ok_status();
+std::string role_problem(const std::string& role) {
+  const bool known =
+      std::any_of(known_roles().begin(), known_roles().end(),
+                  [&role](const std::string& name) { return glob_match(role, name); });
+  if (known) return "";
+  return "role '" + role + "' matches no role; did you mean '" + nearest_name(role, known_roles()) +
+         "'?";
 }
 
 struct CompiledRule {
@@ -97,7 +92,8 @@ Result<std::vector<CompiledRule>> compile_rules(const std::vector<PlanInput>& te
     if (!ids.insert(compiled.id).second) {
       return Error{ErrorCode::kRecipe, subject, "the id is already taken by an earlier rule", 0};
     }
-    ELQ_CHECK(check_roles(rules[i], subject));
+    const std::vector<RuleProblem> problems = rule_problems(rules[i]);
+    if (!problems.empty()) return Error{ErrorCode::kRecipe, subject, problems.front().text, 0};
     if (!rules[i].layers.empty()) {
       ELQ_TRY(selected, select_layers(rules[i].layers, layers, subject));
       compiled.layers = std::move(selected);
@@ -133,6 +129,27 @@ Status fill_bytes(PlanEntry& entry) {
 }
 
 }  // namespace
+
+std::string scheme_problem(const std::string& text) {
+  if (text == kKeep) return "";
+  const auto scheme = parse_scheme(text);
+  if (scheme.ok()) return "";
+  return "scheme '" + text + "' is neither 'keep' nor valid; " + scheme.error().detail;
+}
+
+std::vector<RuleProblem> rule_problems(const QuantRule& rule) {
+  std::vector<RuleProblem> problems;
+  const auto add = [&problems](const char* key, const std::string& text) {
+    if (!text.empty()) problems.push_back({key, text});
+  };
+  if (rule.id == kDefaultRule) {
+    add("id", "'default' is reserved: the plan names it where no rule decides");
+  }
+  for (const std::string& role : rule.roles) add("roles", role_problem(role));
+  if (!rule.layers.empty()) add("layers", layers_problem(rule.layers));
+  add("scheme", scheme_problem(rule.scheme));
+  return problems;
+}
 
 Result<std::vector<PlanEntry>> make_plan(const std::vector<PlanInput>& tensors,
                                          const std::string& default_scheme,

@@ -37,6 +37,19 @@ struct PlanEntry {
   std::uint64_t bytes = 0;       ///< As packed.
 };
 
+/// What is wrong with one key of a rule.
+struct RuleProblem {
+  std::string key;   ///< "id", "roles", "layers" or "scheme".
+  std::string text;  ///< Found, allowed.
+};
+
+/// All that is wrong with a rule whatever the model.
+std::vector<RuleProblem> rule_problems(const QuantRule& rule);
+
+/// What is wrong with a scheme that a recipe or a flag names, or "": "keep" and scheme names are
+/// allowed.
+std::string scheme_problem(const std::string& text);
+
 /// The decision for every matrix, made from headers only, before a byte is written.
 /// default_scheme applies to linear layers of blocks; embedding and head stay "keep" unless a rule
 /// says otherwise. A tied embedding follows the rules for "embed" (a rule that matches only "head"

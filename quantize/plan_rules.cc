@@ -40,6 +40,21 @@ std::optional<Range> parse_range(std::string_view part) {
   return Range{*first, *last};
 }
 
+/// The parts between commas, without blanks around them.
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    parts.push_back(trim(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::string about_layers(std::string_view part, const std::string& detail) {
+  return "layers '" + std::string(part) + "': " + detail;
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -81,34 +96,43 @@ bool glob_match(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+std::string layers_problem(std::string_view text) {
+  for (const std::string_view part : parts_of(text)) {
+    if (part == "odd" || part == "even") continue;
+    const auto range = parse_range(part);
+    if (!range) {
+      return about_layers(part, "expected a number, a range such as 2-5 or 0--2, 'odd' or 'even'");
+    }
+    // Ends of one sign have an order without a number of blocks.
+    const bool comparable = (range->first < 0) == (range->last < 0);
+    if (comparable && range->last < range->first) return about_layers(part, "the range is empty");
+  }
+  return "";
+}
+
 Result<std::vector<bool>> select_layers(std::string_view text, std::int64_t layers,
                                         const std::string& rule) {
-  const auto refuse = [&](std::string_view part, const std::string& detail) {
-    return Error{ErrorCode::kRecipe, rule, "layers '" + std::string(part) + "': " + detail, 0};
+  const auto refuse = [&rule](const std::string& detail) {
+    return Error{ErrorCode::kRecipe, rule, detail, 0};
   };
+  const std::string problem = layers_problem(text);
+  if (!problem.empty()) return refuse(problem);
   std::vector<bool> selected(static_cast<std::size_t>(layers), false);
-  std::string_view rest = text;
-  while (true) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view part = trim(rest.substr(0, comma));
+  for (const std::string_view part : parts_of(text)) {
     if (part == "odd" || part == "even") {
       for (std::size_t i = part == "odd" ? 1 : 0; i < selected.size(); i += 2) selected[i] = true;
-    } else {
-      const auto range = parse_range(part);
-      if (!range) {
-        return refuse(part, "expected a number, a range such as 2-5 or 0--2, 'odd' or 'even'");
-      }
-      const std::int64_t first = range->first < 0 ? range->first + layers : range->first;
-      const std::int64_t last = range->last < 0 ? range->last + layers : range->last;
-      if (first < 0 || first >= layers || last < 0 || last >= layers) {
-        return refuse(part, "the model has blocks 0 to " + std::to_string(layers - 1));
-      }
-      if (last < first) return refuse(part, "the range is empty");
-      for (std::int64_t i = first; i <= last; ++i) selected[static_cast<std::size_t>(i)] = true;
+      continue;
     }
-    if (comma == std::string_view::npos) return selected;
-    rest = rest.substr(comma + 1);
+    const Range range = parse_range(part).value_or(Range{});
+    const std::int64_t first = range.first < 0 ? range.first + layers : range.first;
+    const std::int64_t last = range.last < 0 ? range.last + layers : range.last;
+    if (first < 0 || first >= layers || last < 0 || last >= layers) {
+      return refuse(about_layers(part, "the model has blocks 0 to " + std::to_string(layers - 1)));
+    }
+    if (last < first) return refuse(about_layers(part, "the range is empty"));
+    for (std::int64_t i = first; i <= last; ++i) selected[static_cast<std::size_t>(i)] = true;
   }
+  return selected;
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {

@@ -12,6 +12,10 @@ namespace elastiq {
 /// `*` any run of characters, `?` one character; everything else stands for itself.
 bool glob_match(std::string_view pattern, std::string_view text);
 
+/// What is wrong with a layers text whatever the model, or "": syntax, and a range that is empty
+/// in every model.
+std::string layers_problem(std::string_view text);
+
 /// Which of `layers` blocks a rule's layers text selects.
 ///
 /// Grammar   parts separated by commas, blanks ignored: "odd", "even", N, or N-M (both ends

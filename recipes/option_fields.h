@@ -16,6 +16,7 @@ struct FieldInfo {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   enum class Need { kOptional, kRequired } need = Need::kOptional;
+  enum class Text { kAny, kScheme } text = Text::kAny;  ///< What a string names.
 };
 
 inline constexpr double kMaxCount = 1e9;
@@ -58,7 +59,9 @@ void visit_fields(Visitor& v, CalibrateOptions& o) {
 template <class Visitor>
 void visit_settings(Visitor& v, QuantizeOptions& o) {
   v.choice("method", o.method, {"rtn", "gptq"}, {.help = "how codes are chosen"});
-  v.field("scheme", o.scheme, {.help = "format of the linear layers, e.g. seq2-g64-u8-k8"});
+  v.field("scheme", o.scheme,
+          {.help = "format of the linear layers, e.g. seq2-g64-u8-k8",
+           .text = FieldInfo::Text::kScheme});
   v.field("rules", o.rules, {.help = "formats of chosen tensors; the last match wins"});
   v.field("damping", o.damping,
           {.help = "added to the diagonal, share of its mean", .min = 0, .max = 10});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace elastiq {
 namespace {
@@ -107,6 +108,9 @@ void OptionReader::field(const char* key, std::string& out, const FieldInfo& inf
   if (!json->is_string()) return problem(key, found(*json) + ", expected a string");
   out = json->get<std::string>();
   if (out.find('\0') != std::string::npos) problem(key, "holds a zero character");
+  if (info.text != FieldInfo::Text::kScheme) return;
+  const std::string wrong = scheme_problem(out);
+  if (!wrong.empty()) problem(key, wrong);
 }
 
 void OptionReader::field(const char* key, std::vector<std::filesystem::path>& out,
@@ -178,6 +182,11 @@ void OptionReader::read_rule(const Json& json, const std::string& pointer, Quant
   reader.field("layers", rule.layers, optional);
   reader.field("scheme", rule.scheme, required);
   reader.finish();
+  const Json* scheme = reader.value("scheme");
+  const bool has_scheme = scheme != nullptr && scheme->is_string();
+  for (const RuleProblem& wrong : rule_problems(rule)) {
+    if (wrong.key != "scheme" || has_scheme) reader.problem(wrong.key, wrong.text);
+  }
 }
 
 void OptionReader::field(const char* key, std::vector<QuantRule>& out, const FieldInfo& info) {
@@ -185,9 +194,14 @@ void OptionReader::field(const char* key, std::vector<QuantRule>& out, const Fie
   if (json == nullptr) return;
   if (!json->is_array()) return problem(key, found(*json) + ", expected a list of rules");
   out.clear();
+  std::set<std::string> ids;
   for (std::size_t i = 0; i < json->size(); ++i) {
     QuantRule rule;
-    read_rule((*json)[i], pointer_of(key) + "/" + std::to_string(i), rule);
+    const std::string here = pointer_of(key) + "/" + std::to_string(i);
+    read_rule((*json)[i], here, rule);
+    if (!rule.id.empty() && !ids.insert(rule.id).second) {
+      problems_.push_back(here + "/id: a second rule \"" + rule.id + "\"");
+    }
     out.push_back(std::move(rule));
   }
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "core/scheme.h"
 #include "recipes/option_json.h"
 #include "recipes/recipe_document.h"
 #include "recipes/stage_options.h"
@@ -26,29 +25,11 @@ bool is_file_name(const std::string& name) {
          name.size() <= 64;
 }
 
-/// Schemes are parsed here so that a typing error shows before a model is opened.
-void check_scheme_text(OptionReader& reader, const std::string& key, const std::string& scheme) {
-  if (scheme == "keep") return;
-  const auto parsed = parse_scheme(scheme);
-  if (!parsed.ok()) reader.problem(key, "\"" + scheme + "\": " + parsed.error().detail);
-}
-
 void read_quantize(const Json& json, const std::string& pointer, QuantizeOptions& options,
                    std::vector<std::string>& problems) {
   OptionReader reader(json, pointer, problems);
   visit_settings(reader, options);
   reader.finish();
-  check_scheme_text(reader, "scheme", options.scheme);
-  std::set<std::string> ids;
-  for (std::size_t i = 0; i < options.rules.size(); ++i) {
-    const QuantRule& rule = options.rules[i];
-    const std::string here = reader.pointer_of("rules") + "/" + std::to_string(i);
-    OptionReader at_rule(json, here, problems);
-    if (!rule.scheme.empty()) check_scheme_text(at_rule, "scheme", rule.scheme);
-    if (!rule.id.empty() && !ids.insert(rule.id).second) {
-      at_rule.problem("id", "a second rule \"" + rule.id + "\"");
-    }
-  }
 }
 
 void read_variant(const Json& json, const std::string& pointer, Variant& variant,
@@ -68,9 +49,10 @@ void read_variant(const Json& json, const std::string& pointer, Variant& variant
     training.finish();
   }
   if (!json.is_object()) return;
-  if (!variant.name.empty() && !is_file_name(variant.name)) {
-    reader.problem(
-        "name", "\"" + variant.name + "\" names a file: up to 64 letters, digits, '-', '_', '.'");
+  const bool has_name = json.contains("name") && json["name"].is_string();
+  if (has_name && !is_file_name(variant.name)) {
+    reader.problem("name",
+                   "\"" + variant.name + "\" names a file: 1 to 64 letters, digits, '-', '_', '.'");
   }
   if (variant.quantize.has_value() == variant.qat.has_value()) {
     reader.problem("quantize", "a variant has either \"quantize\" or \"qat\" (with \"from\")");
@@ -113,6 +95,24 @@ void read_data(const Json& json, Recipe& recipe, std::vector<std::string>& probl
   reader.field("heldout", recipe.heldout, {.help = "", .need = kRequired});
   reader.field("task", recipe.task, {.help = ""});
   reader.finish();
+}
+
+bool is_same_file(const fs::path& a, const fs::path& b) {
+  std::error_code ignored;
+  return a == b || fs::equivalent(a, b, ignored);
+}
+
+/// What a model was calibrated or trained on tells nothing about its quality.
+void check_heldout(const Recipe& recipe, std::vector<std::string>& problems) {
+  const auto check = [&](const DataOptions& data, const char* pointer) {
+    for (const fs::path& file : data.files) {
+      if (!is_same_file(file, recipe.heldout)) continue;
+      problems.push_back("/data/heldout: found " + recipe.heldout.string() + ", which " + pointer +
+                         " has too; expected text that nothing was calibrated or trained on");
+    }
+  };
+  check(recipe.calibration, "/data/calibration");
+  if (recipe.training.files != recipe.calibration.files) check(recipe.training, "/data/training");
 }
 
 /// A known key at a level where it does not belong gets the way to where it does.
@@ -240,6 +240,8 @@ Result<Recipe> load_recipe(const RecipeSource& source) {
   ELQ_CHECK(problems_status(problems, ErrorCode::kRecipe, source.file.string()));
   if (recipe.title.empty()) recipe.title = recipe.name;
   make_absolute(recipe);
+  check_heldout(recipe, problems);
+  ELQ_CHECK(problems_status(problems, ErrorCode::kRecipe, source.file.string()));
   recipe.resolved = resolved_json(recipe);
   return recipe;
 }

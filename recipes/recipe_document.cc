@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "recipes/option_json.h"
 #include "recipes/stage_options.h"
@@ -12,6 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxExtends = 8;
+constexpr JsonLimits kRecipeLimits = {
+    .max_bytes = 4u << 20, .max_depth = 32, .comments = JsonLimits::Comments::kAllow};
 
 Error recipe_error(const fs::path& file, const std::string& detail) {
   return Error{ErrorCode::kRecipe, file.string(), detail};
@@ -19,9 +22,7 @@ Error recipe_error(const fs::path& file, const std::string& detail) {
 
 /// Whatever is wrong with a recipe file is a bad recipe to the caller, with the reader's words.
 Result<Json> read_file(const fs::path& file) {
-  const JsonLimits limits = {
-      .max_bytes = 4u << 20, .max_depth = 32, .comments = JsonLimits::Comments::kAllow};
-  auto json = read_json_file(file, limits);
+  auto json = read_json_file(file, kRecipeLimits);
   if (!json.ok()) {
     Error error = std::move(json).error();
     error.detail = std::string(code_name(error.code)) + ": " + error.detail;
@@ -109,9 +110,16 @@ bool holds_path(const std::string& key) {
   return key.rfind("vars.", 0) == 0 || key.rfind("data.", 0) == 0 || key == "model";
 }
 
-Json set_value(const std::string& key, const std::string& text) {
-  Json value = Json::parse(text, nullptr, false);
-  if (value.is_discarded()) value = text;
+/// What is no JSON is a text; JSON with a fault that a recipe file may not have is refused.
+Result<Json> set_value(const std::string& key, const std::string& text) {
+  auto parsed = parse_json(text, "--set " + key, JsonLimits{});
+  if (!parsed.ok() && parsed.error().code != ErrorCode::kSyntax) {
+    Error error = std::move(parsed).error();
+    error.detail = std::string(code_name(error.code)) + ": " + error.detail;
+    error.code = ErrorCode::kUsage;
+    return error;
+  }
+  Json value = parsed.ok() ? std::move(parsed).value() : Json(text);
   std::error_code ignored;
   if (!text.empty() && holds_path(key) && fs::exists(text, ignored)) {
     value = fs::absolute(text).lexically_normal().string();
@@ -151,11 +159,13 @@ Status apply_set(Json& document, const std::string& text) {
     }
     at = &(*at)[part];
   }
-  *at = set_value(key, text.substr(equals + 1));
+  ELQ_TRY(value, set_value(key, text.substr(equals + 1)));
+  *at = std::move(value);
   return ok_status();
 }
 
 /// Replaces ${vars.name} in every text; a text that is one variable alone takes its type too.
+/// Variables may stand in variables.
 class Variables {
  public:
   Variables(const Json& vars, std::vector<std::string>& problems)
@@ -174,17 +184,34 @@ class Variables {
   }
 
  private:
-  const Json* lookup(const std::string& expression, const std::string& pointer) {
+  std::optional<Json> refuse(const std::string& problem) {
+    // A variable that is used twice has its fault once.
+    if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end()) {
+      problems_.push_back(problem);
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Json> lookup(const std::string& expression, const std::string& pointer) {
     if (expression.rfind("vars.", 0) != 0) {
-      problems_.push_back(pointer + ": ${" + expression + "} is no ${vars.NAME}");
-      return nullptr;
+      return refuse(pointer + ": ${" + expression + "} is no ${vars.NAME}");
     }
     const std::string name = expression.substr(5);
     const auto it = vars_.find(name);
-    if (it != vars_.end() && !it->is_null()) return &*it;
-    problems_.push_back(pointer + ": ${vars." + name + "} is not set; give --set vars." + name +
-                        "=VALUE");
-    return nullptr;
+    if (it == vars_.end() || it->is_null()) {
+      return refuse(pointer + ": ${vars." + name + "} is not set; give --set vars." + name +
+                    "=VALUE");
+    }
+    if (std::find(open_.begin(), open_.end(), name) != open_.end()) {
+      return refuse("/vars" + pointer_token(name) + ": the variable refers to itself");
+    }
+    Json value = *it;
+    open_.push_back(name);
+    const std::size_t problems = problems_.size();
+    if (value.is_string()) fill_text(value, "/vars" + pointer_token(name));
+    open_.pop_back();
+    if (problems_.size() != problems) return std::nullopt;
+    return value;
   }
 
   void fill_text(Json& value, const std::string& pointer) {
@@ -194,10 +221,11 @@ class Variables {
     for (std::size_t at = text.find("${"); at != std::string::npos; at = text.find("${", from)) {
       const std::size_t end = text.find('}', at);
       if (end == std::string::npos) {
-        return problems_.push_back(pointer + ": \"${\" without \"}\"");
+        refuse(pointer + ": \"${\" without \"}\"");
+        return;
       }
-      const Json* found = lookup(text.substr(at + 2, end - at - 2), pointer);
-      if (found == nullptr) return;
+      const auto found = lookup(text.substr(at + 2, end - at - 2), pointer);
+      if (!found) return;
       if (at == 0 && end + 1 == text.size()) {
         value = *found;
         return;
@@ -211,6 +239,7 @@ class Variables {
 
   const Json& vars_;
   std::vector<std::string>& problems_;
+  std::vector<std::string> open_;  ///< Names whose values are being filled in, outermost first.
 };
 
 }  // namespace

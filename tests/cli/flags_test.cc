@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "tests/support/temp_folder.h"
+
 namespace elastiq {
 namespace {
 
@@ -35,6 +37,19 @@ TEST(Flags, NumbersThatAreNoneOfTheTypeAreRefused) {
   EXPECT_EQ(refusal("--threads 4294967298"), "--threads: found 4294967298, allowed 1 to 256");
   EXPECT_EQ(refusal("--damping-steps 1.5"), "--damping-steps: found 1.5, allowed 0 to 12");
   EXPECT_EQ(refusal("--data-seed=-1"), "--data-seed: found -1, allowed 0 to 18446744073709551615");
+}
+
+TEST(Flags, SchemesAndRulesAreCheckedBeforeAModelIsOpened) {
+  EXPECT_EQ(refusal("--scheme foo").rfind("--scheme: scheme 'foo' is neither 'keep' nor valid", 0),
+            0u);
+  EXPECT_EQ(refusal("--scheme seq2-g64-u8-k65"),
+            "--scheme: scheme 'seq2-g64-u8-k65' is neither 'keep' nor valid; 65 kept columns; "
+            "allowed: 0 to 64");
+  EXPECT_EQ(refusal("--scheme keep"), "");
+  const testing::TempFolder folder;
+  const auto rules = folder.put("rules.json", R"([{"id": "default", "scheme": "keep"}])");
+  EXPECT_NE(refusal("--rules " + rules.string()).find("/rules/0/id: 'default' is reserved"),
+            std::string::npos);
 }
 
 TEST(Flags, NumbersAtTheEndsOfTheirRangeAreTaken) {

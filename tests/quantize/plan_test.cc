@@ -101,6 +101,14 @@ TEST(Plan, RefusesRecipeMistakesWithTheNearestName) {
   EXPECT_EQ(make_plan(four_blocks(), "seq2", {}).error().code, ErrorCode::kRecipe);
 }
 
+TEST(Plan, RefusesTheIdThatStandsForNoRule) {
+  const auto plan =
+      make_plan(four_blocks(), "keep", {rule("default", {"mlp.down"}, "", "", "keep")});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::kRecipe);
+  EXPECT_NE(plan.error().detail.find("'default' is reserved"), std::string::npos);
+}
+
 TEST(Plan, RefusesTwoRulesOfOneId) {
   const auto plan =
       make_plan(four_blocks(), "seq2-g64-u8",

@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"/variants/0/quantize/method", "allowed \"rtn\", \"gptq\""}},
         Mistake{"UnknownScheme",
                 R"({"name": "a", "quantize": {"scheme": "seq5-row"}})",
-                {"/variants/0/quantize/scheme: \"seq5-row\"", "seq 1 to 4"}},
+                {"/variants/0/quantize/scheme: scheme 'seq5-row'", "seq 1 to 4"}},
         Mistake{"RuleWithoutScheme",
                 R"({"name": "a", "quantize": {"rules": [{"id": "x"}]}})",
                 {"/variants/0/quantize/rules/0/scheme: missing"}},
@@ -119,6 +119,46 @@ INSTANTIATE_TEST_SUITE_P(
             "TwoRulesOfOneId",
             R"({"name": "a", "quantize": {"rules": [{"id": "x", "scheme": "keep"}, {"id": "x", "scheme": "keep"}]}})",
             {"/variants/0/quantize/rules/1/id: a second rule \"x\""}},
+        Mistake{"TooManyKeptColumns",
+                R"({"name": "a", "quantize": {"scheme": "seq2-g64-u8-k65"}})",
+                {"/variants/0/quantize/scheme", "65 kept columns; allowed: 0 to 64"}},
+        Mistake{"RuleOfTheReservedId",
+                R"({"name": "a", "quantize": {"rules": [{"id": "default", "scheme": "keep"}]}})",
+                {"/variants/0/quantize/rules/0/id: 'default' is reserved"}},
+        Mistake{"RuleWithUnknownScheme",
+                R"({"name": "a", "quantize": {"rules": [{"id": "x", "scheme": "q4_k"}]}})",
+                {"/variants/0/quantize/rules/0/scheme: scheme 'q4_k' is neither 'keep' nor valid"}},
+        Mistake{"RuleWithTooManyKeptColumns",
+                R"({"name": "a", "quantize": {"rules": [{"id": "x", "scheme": "sym4-row-k99"}]}})",
+                {"/variants/0/quantize/rules/0/scheme", "99 kept columns"}},
+        Mistake{
+            "RuleWithUnknownRole",
+            R"({"name": "a", "quantize": {"rules": [{"id": "x", "roles": ["attn.q", "attn.kv"], "scheme": "keep"}]}})",
+            {"/variants/0/quantize/rules/0/roles: role 'attn.kv' matches no role"}},
+        Mistake{
+            "RuleWithBadLayers",
+            R"({"name": "a", "quantize": {"rules": [{"id": "x", "layers": "0,all", "scheme": "keep"}]}})",
+            {"/variants/0/quantize/rules/0/layers: layers 'all': expected a number"}},
+        Mistake{
+            "RuleWithAnEmptyRange",
+            R"({"name": "a", "quantize": {"rules": [{"id": "x", "layers": "5-2", "scheme": "keep"}]}})",
+            {"/variants/0/quantize/rules/0/layers: layers '5-2': the range is empty"}},
+        Mistake{"EmptyName", R"({"name": "", "quantize": {}})", {"/variants/0/name", "1 to 64"}},
+        Mistake{
+            "HeldoutIsCalibrationText",
+            R"({ "version": 1, "model": "m", "data": {"calibration": ["c", "x/../h"], "heldout": "h"}, "variants": [{"name": "a", "quantize": {}}]})",
+            {"/data/heldout: found ", "which /data/calibration has too"}},
+        Mistake{
+            "HeldoutIsTrainingText",
+            R"({ "version": 1, "model": "m", "data": {"calibration": "c", "training": "h", "heldout": "h"}, "variants": [{"name": "a", "quantize": {}}]})",
+            {"/data/heldout: found ", "which /data/training has too"}},
+        Mistake{
+            "VariableInACircle",
+            R"({ "version": 1, "vars": {"a": "${vars.b}", "b": "x${vars.a}"}, "model": "${vars.a}"})",
+            {"/vars/a: the variable refers to itself"}},
+        Mistake{"VariableThatNamesAnUnsetOne",
+                R"({ "version": 1, "vars": {"a": "${vars.nope}"}, "model": "${vars.a}/${vars.a}"})",
+                {"/vars/a: ${vars.nope} is not set"}},
         Mistake{"NeitherQuantizeNorQat", R"({"name": "a"})", {"either \"quantize\" or \"qat\""}},
         Mistake{"QatWithoutFrom",
                 R"({"name": "a", "qat": {}})",
@@ -200,6 +240,36 @@ TEST(Recipe, VariablesKeepTheirType) {
   EXPECT_EQ(recipe.value().model.parent_path().filename(), "d");
   EXPECT_EQ(recipe.value().heldout.filename(), "x-9.txt");
   EXPECT_EQ(recipe.value().threads, 9);
+}
+
+TEST(Recipe, VariablesMayStandInVariables) {
+  const std::string text = R"({"version": 1,
+      "vars": {"root": "r", "dir": "${vars.root}/d", "n": 3, "m": "${vars.n}"},
+      "model": "${vars.dir}/m", "threads": "${vars.m}", "data": {"heldout": "h"},
+      "variants": [{"name": "a", "quantize": {}}]})";
+  const TempFolder folder;
+  const auto recipe = load_recipe({folder.put("r.json", text), {"vars.root=q"}});
+  ASSERT_TRUE(accepted(recipe));
+  EXPECT_EQ(recipe.value().model, folder / "q/d/m");
+  EXPECT_EQ(recipe.value().threads, 3);
+}
+
+TEST(Recipe, HeldoutUnderAnotherNameIsStillTheSameFile) {
+  const TempFolder folder;
+  folder.put("c", "text");
+  std::filesystem::create_symlink("c", folder / "h");
+  const auto file = folder.put("r.json", with_variant(R"({"name": "a", "quantize": {}})"));
+  EXPECT_TRUE(refused(load_recipe({file, {}}), ErrorCode::kRecipe, {"/data/heldout"}));
+}
+
+TEST(Recipe, SetRefusesJsonThatARecipeMayNotHave) {
+  const std::string text = with_variant(R"({"name": "a", "quantize": {}})");
+  EXPECT_TRUE(refused(load(text, {R"(evaluate={"context": 8, "context": 16})"}), ErrorCode::kUsage,
+                      {"--set evaluate", "duplicate key /context"}));
+  EXPECT_TRUE(refused(load(text, {"title=\xff"}), ErrorCode::kUsage, {"--set title", "UTF-8"}));
+  const auto as_text = load(text, {"title={not json"});
+  ASSERT_TRUE(accepted(as_text));
+  EXPECT_EQ(as_text.value().title, "{not json");
 }
 
 TEST(Recipe, SetChangesValuesByKeyNameAndIndex) {
