@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/file.h"
@@ -87,15 +88,29 @@ Status check_activation(const Json& json, const std::string& subject) {
   return unsupported(subject, "activation is " + activation + ", supported is silu");
 }
 
+bool only_theta(const Json& values) {
+  for (const auto& [name, value] : values.items()) {
+    const bool known = name == "rope_theta" || name == "partial_rotary_factor" || value.is_null();
+    if (!known) return false;
+  }
+  return true;
+}
+
 // A rope dictionary: rope_scaling, or rope_parameters of transformers 5 with theta inside.
 Status read_rope(const Json& rope, const char* key, const std::string& subject,
                  ModelConfig& config) {
   if (!rope.is_object()) return inconsistent(subject, std::string(key) + " is not an object");
   const auto full = rope.find("full_attention");
   const Json& values = full != rope.end() && full->is_object() ? *full : rope;
-  ELQ_TRY(older, json_string_or(values, "type", "default", subject));
+  ELQ_TRY(older, json_string_or(values, "type", "", subject));
   ELQ_TRY(type, json_string_or(values, "rope_type", older, subject));
-  if (type != "default") {
+  // rope_parameters of an unscaled model may leave the type out; rope_scaling is there to scale.
+  const bool may_be_unnamed = std::string_view(key) == "rope_parameters" && only_theta(values);
+  if (type.empty() && !may_be_unnamed) {
+    return unsupported(subject, std::string(key) + " is " + values.dump() +
+                                    " without a type, supported is rope_type default");
+  }
+  if (!type.empty() && type != "default") {
     return unsupported(subject, std::string(key) + " has type " + type + ", supported is default");
   }
   const auto partial = values.find("partial_rotary_factor");

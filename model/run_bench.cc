@@ -1,5 +1,7 @@
 #include "model/run_bench.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -63,11 +65,18 @@ std::uint64_t weight_bytes_per_token(const Package& package) {
   return bytes;
 }
 
-/// What a round runs: half of the model's positions for each part at most.
+/// What a round runs: as asked where both parts fit the model's positions, else half of them for
+/// each part at most, and a warning.
 struct Lengths {
   std::size_t prompt = 0;
   std::size_t fresh = 0;
+  Json warnings = Json::array();
 };
+
+Json cut_warning(const char* option, int asked, std::size_t used, std::uint64_t positions) {
+  return fmt::format("{} {} was cut to {}: the model has {} positions", option, asked, used,
+                     positions);
+}
 
 Result<Lengths> round_lengths(const BenchOptions& options) {
   ELQ_TRY(package, Package::open(options.package));
@@ -77,9 +86,20 @@ Result<Lengths> round_lengths(const BenchOptions& options) {
   if (positions == nullptr) {
     return Error{ErrorCode::kMissing, options.package.string(), "no model.max_positions", 0};
   }
+  Lengths lengths{static_cast<std::size_t>(options.prompt),
+                  static_cast<std::size_t>(options.generate)};
+  if (lengths.prompt + lengths.fresh <= *positions) return lengths;
   const std::size_t half = std::max<std::uint64_t>(1, *positions / 2);
-  return Lengths{std::min(half, static_cast<std::size_t>(options.prompt)),
-                 std::min(half, static_cast<std::size_t>(options.generate))};
+  lengths.prompt = std::min(half, lengths.prompt);
+  lengths.fresh = std::min(half, lengths.fresh);
+  if (lengths.prompt < static_cast<std::size_t>(options.prompt)) {
+    lengths.warnings.push_back(cut_warning("--prompt", options.prompt, lengths.prompt, *positions));
+  }
+  if (lengths.fresh < static_cast<std::size_t>(options.generate)) {
+    lengths.warnings.push_back(
+        cut_warning("--generate", options.generate, lengths.fresh, *positions));
+  }
+  return lengths;
 }
 
 Result<std::vector<double>> load_times(const BenchOptions& options,
@@ -124,7 +144,8 @@ Result<Json> run_bench(const BenchOptions& options) {
   session.isa = options.isa;
   const auto start = Clock::now();
   ELQ_TRY(lengths, round_lengths(options));
-  const auto [prompt, fresh] = lengths;
+  const std::size_t prompt = lengths.prompt;
+  const std::size_t fresh = lengths.fresh;
   session.max_tokens = static_cast<std::uint32_t>(prompt + fresh);
   ELQ_TRY(model, PackageModel::open(options.package, session));
   const double first_load = seconds_since(start);
@@ -161,7 +182,8 @@ Result<Json> run_bench(const BenchOptions& options) {
               {"load_ms_max", quantile(loads, 1.0) * 1e3},
               {"weight_bytes_per_token", bytes},
               {"session_bytes", model.session_bytes()},
-              {"peak_rss_bytes", peak}};
+              {"peak_rss_bytes", peak},
+              {"warnings", std::move(lengths.warnings)}};
 }
 
 }  // namespace elastiq

@@ -11,8 +11,9 @@ namespace elastiq {
 struct BenchOptions {
   std::filesystem::path package;
   int threads = 2;
-  int prompt = 256;   ///< Tokens; at most half of the model's positions are used.
-  int generate = 64;  ///< Tokens decoded one by one after it; the same limit.
+  int prompt = 256;   ///< Tokens. Where prompt and generate pass the model's positions, each is cut
+                      ///< to half of them, with a warning.
+  int generate = 64;  ///< Tokens decoded one by one after it.
   int repeats = 3;    ///< Rounds that count, after one that warms up.
   std::string isa;    ///< "": the best.
 };
@@ -26,7 +27,8 @@ struct BenchOptions {
 ///   bandwidth_share           the first divided by the second
 ///   cold_start_ms             first opening of the file to the first logits of the first prompt
 ///   load_ms_p50, load_ms_max  of 10 later openings
-///   weight_bytes_per_token, session_bytes, peak_rss_bytes, isa, threads, prompt, generate, package
+///   weight_bytes_per_token, session_bytes, peak_rss_bytes, isa, threads, package
+///   prompt, generate          as run; "warnings" says where that is less than was asked
 /// Errors  those of PackageModel::open.
 Result<Json> run_bench(const BenchOptions& options);
 

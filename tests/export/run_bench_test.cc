@@ -35,5 +35,29 @@ TEST(Bench, SessionHoldsThePromptAndWhatIsGenerated) {
   }
 }
 
+TEST(Bench, SaysWhatDoesNotFitTheModel) {
+  const ExportCase c("bench_cut", hf_t1(), seq2);  // 128 positions.
+  ASSERT_TRUE(run_export(c.options()).ok());
+  BenchOptions options;
+  options.package = c.package();
+  options.repeats = 1;
+  options.threads = 1;
+  options.prompt = 120;
+  options.generate = 8;
+  const auto fits = run_bench(options);
+  ASSERT_TRUE(fits.ok()) << to_string(fits.error());
+  EXPECT_EQ(fits.value()["prompt"], 120);
+  EXPECT_EQ(fits.value()["warnings"], Json::array());
+  options.prompt = 121;
+  options.generate = 65;
+  const auto cut = run_bench(options);
+  ASSERT_TRUE(cut.ok()) << to_string(cut.error());
+  EXPECT_EQ(cut.value()["prompt"], 64);
+  EXPECT_EQ(cut.value()["generate"], 64);
+  EXPECT_EQ(cut.value()["warnings"],
+            (Json{"--prompt 121 was cut to 64: the model has 128 positions",
+                  "--generate 65 was cut to 64: the model has 128 positions"}));
+}
+
 }  // namespace
 }  // namespace elastiq::testing

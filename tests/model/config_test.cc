@@ -116,6 +116,18 @@ TEST(Config, RopeScalingIsRefusedByName) {
                       ErrorCode::kUnsupportedType, {"rope_parameters", "linear"}));
 }
 
+TEST(Config, RopeScalingWithoutATypeIsRefused) {
+  for (const Json& value : {Json{{"factor", 8.0}}, Json{{"rope_type", nullptr}, {"factor", 8.0}},
+                            Json::object(), Json{{"type", ""}}}) {
+    EXPECT_TRUE(refused(read_with("rope_scaling", value), ErrorCode::kUnsupportedType,
+                        {"rope_scaling", "without a type", "supported is rope_type default"}))
+        << value;
+  }
+  EXPECT_TRUE(refused(read_with("rope_parameters", {{"rope_theta", 5.0}, {"factor", 8.0}}),
+                      ErrorCode::kUnsupportedType, {"rope_parameters", "without a type"}));
+  EXPECT_TRUE(accepted(read_with("rope_parameters", {{"rope_theta", 5.0}})));
+}
+
 TEST(Config, OtherArithmeticIsRefusedByName) {
   EXPECT_TRUE(refused(read_with("architectures", {"Qwen2ForCausalLM"}), ErrorCode::kUnsupportedType,
                       {"Qwen2ForCausalLM", "LlamaForCausalLM"}));
