@@ -29,6 +29,7 @@ struct Model {
   ModelConfig config;
   Weights weights;
   std::string digest;
+  std::vector<std::string> warnings;
 };
 
 Result<Model> load_model(const fs::path& folder) {
@@ -42,6 +43,7 @@ Result<Model> load_model(const fs::path& folder) {
   model.config = std::move(config);
   model.weights = std::move(weights);
   model.digest = std::move(digest);
+  model.warnings = std::move(tensors.warnings);
   return model;
 }
 
@@ -194,6 +196,8 @@ Result<Json> run_calibrate(const CalibrateOptions& options) {
   stats.inputs = std::move(inputs);
   Json stage = stats.info;
   stage["inputs"] = stats.inputs.size();
+  stage["warnings"] = model.warnings;
+  for (const std::string& warning : windows.warnings) stage["warnings"].push_back(warning);
   stage["threads"] = options.threads;
   stage["seconds"] =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -20,6 +20,7 @@ int run(const Arguments& arguments) {
   const auto result =
       is_folder ? describe_folder(arguments.path) : describe_package(arguments.path);
   if (!result.ok()) return report_error(result.error(), format);
+  print_warnings(result.value());
   if (arguments.json) return print_result(result.value(), format);
   std::cout << description_text(result.value());
   return 0;

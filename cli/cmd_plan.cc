@@ -13,9 +13,9 @@ int run(const RecipeArguments& arguments) {
   if (!recipe.ok()) return report_error(recipe.error(), arguments.format());
   const auto plan = plan_recipe(recipe.value());
   if (!plan.ok()) return report_error(plan.error(), arguments.format());
-  if (arguments.json) {
-    return print_result(recipe_plan_json(recipe.value(), plan.value()), OutputFormat::kJson);
-  }
+  const Json json = recipe_plan_json(recipe.value(), plan.value());
+  print_warnings(json);
+  if (arguments.json) return print_result(json, OutputFormat::kJson);
   std::cout << plan_text(recipe.value(), plan.value());
   return 0;
 }

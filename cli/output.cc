@@ -26,8 +26,18 @@ int print_result(const Json& result, OutputFormat format) {
   return 0;
 }
 
+void print_warnings(const Json& result) {
+  const auto found = result.find("warnings");
+  if (found == result.end() || !found->is_array()) return;
+  for (const Json& text : *found) {
+    if (!text.is_string()) continue;
+    std::cerr << "elastiq: warning: " << escape_terminal(text.get<std::string>()) << '\n';
+  }
+}
+
 int finish(const Result<Json>& result, OutputFormat format) {
   if (!result.ok()) return report_error(result.error(), format);
+  print_warnings(result.value());
   return print_result(result.value(), format);
 }
 

@@ -17,7 +17,10 @@ int report_error(const Error& error, OutputFormat format);
 /// A result as one JSON document, or its scalar members as "key  value" lines. Returns 0.
 int print_result(const Json& result, OutputFormat format);
 
-/// Prints the result or reports the error.
+/// The texts of a result's "warnings" on standard error.
+void print_warnings(const Json& result);
+
+/// Prints the result and its warnings, or reports the error.
 int finish(const Result<Json>& result, OutputFormat format);
 
 }  // namespace elastiq

@@ -39,6 +39,7 @@ void add_evaluate(CLI::App& app, int& status) {
       status = finish(run, arguments->json ? OutputFormat::kJson : OutputFormat::kText);
       return;
     }
+    print_warnings(run.value());
     std::cout << report_terminal(
         {{"format", "elastiq.report/1"}, {"runs", Json::array({run.value()})}});
   });

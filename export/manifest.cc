@@ -138,6 +138,7 @@ Json make_manifest(const ManifestInput& input) {
                       {"stored", sizes.weights_raw == sizes.weights_stored ? "raw" : "zstd"}};
   manifest["stripped"] = stripped_json(input.source);
   manifest["aliased"] = aliased_json(input.model);
+  manifest["warnings"] = input.source.warnings;
   Json digests;
   digests["package"] = to_hex(sha256(input.package.image()));
   for (const auto& [name, digest] : input.digests) digests[name] = digest;

@@ -105,7 +105,8 @@ Result<Json> describe_folder(const std::filesystem::path& folder) {
   ELQ_TRY(checkpoint, Checkpoint::open(folder));
   Json json = {{"format", "elastiq.inspect/1"},
                {"folder", folder.string()},
-               {"kind", is_quantized_checkpoint(folder) ? "quantized checkpoint" : "checkpoint"}};
+               {"kind", is_quantized_checkpoint(folder) ? "quantized checkpoint" : "checkpoint"},
+               {"warnings", checkpoint.warnings()}};
   if (!is_quantized_checkpoint(folder)) {
     ELQ_TRY(config, read_model_config(folder));
     json["architecture"] = config.architecture;
@@ -114,6 +115,7 @@ Result<Json> describe_folder(const std::filesystem::path& folder) {
     json["vocab"] = config.vocab;
     ELQ_TRY(roles, assign_roles(checkpoint, config));
     json["tied"] = roles.tied;
+    json["warnings"] = roles.warnings;
     json["stripped"] = Json::array();
     for (const StrippedTensor& tensor : roles.stripped) {
       json["stripped"].push_back({{"name", tensor.name}, {"reason", tensor.reason}});
@@ -129,7 +131,6 @@ Result<Json> describe_folder(const std::filesystem::path& folder) {
                                {"bytes", tensor.bytes.size()}});
   }
   json["bytes"] = bytes;
-  json["warnings"] = checkpoint.warnings();
   return json;
 }
 

@@ -68,6 +68,7 @@ Result<ExportSource> from_checkpoint(const std::filesystem::path& folder, ModelC
     source.tensors.push_back(std::move(out));
   }
   source.stripped = std::move(roles.stripped);
+  source.warnings = std::move(roles.warnings);
   source.tied = roles.tied;
   source.owner = std::move(checkpoint);
   return source;

@@ -41,6 +41,7 @@ struct ExportSource {
   std::vector<StrippedTensor> stripped;
   bool tied = false;  ///< The head shares the embedding and has no tensor of its own.
   Json info;          ///< quantization.json's free part; null for a Hugging Face folder.
+  std::vector<std::string> warnings;  ///< Of a Hugging Face folder.
 
   std::variant<std::monostate, Checkpoint, QuantizedCheckpoint> owner;
 };

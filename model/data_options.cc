@@ -57,6 +57,7 @@ Result<Windows> load_windows(const DataOptions& options, const Tokenizer& tokeni
   for (const Windows& file : files) {
     all.total_tokens += file.total_tokens;
     all.dropped_tokens += file.dropped_tokens;
+    all.warnings.insert(all.warnings.end(), file.warnings.begin(), file.warnings.end());
     available += file.tokens.size();
   }
   if (available == 0) {

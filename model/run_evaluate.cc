@@ -33,11 +33,13 @@ struct Inputs {
   std::vector<std::vector<std::uint32_t>> windows;
   std::vector<TaskItem> items;
   std::int64_t longest = 0;  ///< Tokens that a session must hold.
+  std::vector<std::string> warnings;
 };
 
 struct LoadedFolder {
   std::shared_ptr<DecoderModel> model;
   SizeFigures sizes;
+  std::vector<std::string> warnings;  ///< Of the checkpoint.
 };
 
 Json no_speed() {
@@ -81,6 +83,7 @@ Result<Inputs> read_inputs(const EvaluateOptions& options, const Tokenizer& toke
   cut.min_windows = std::max<std::int64_t>(options.contexts, 1);
   ELQ_TRY(windows, make_windows(text, tokenizer, cut));
   inputs.windows = std::move(windows.tokens);
+  inputs.warnings = std::move(windows.warnings);
   inputs.longest = options.context;
   if (options.task.empty()) return inputs;
   ELQ_TRY(items, read_task(options.task, options.task_limit, tokenizer));
@@ -106,14 +109,15 @@ Result<LoadedFolder> load_hf_folder(const fs::path& folder, const ModelConfig& c
   ELQ_TRY(tensors, assign_roles(checkpoint, config));
   ELQ_TRY(weights, load_weights(tensors));
   ELQ_CHECK(check_weights(config, weights, folder.string()));
-  return LoadedFolder{make_model(config, std::move(weights)), folder_sizes(tensors)};
+  return LoadedFolder{make_model(config, std::move(weights)), folder_sizes(tensors),
+                      tensors.warnings};
 }
 
 Result<LoadedFolder> load_quantized_folder(const QuantizedCheckpoint& checkpoint,
                                            const ModelConfig& config, const fs::path& folder) {
   ELQ_TRY(weights, load_weights(checkpoint));
   ELQ_CHECK(check_weights(config, weights, folder.string()));
-  return LoadedFolder{make_model(config, std::move(weights)), folder_sizes(checkpoint, config)};
+  return LoadedFolder{make_model(config, std::move(weights)), folder_sizes(checkpoint, config), {}};
 }
 
 Status check_vocab(std::int64_t found, std::int64_t expected, const fs::path& model) {
@@ -272,7 +276,10 @@ Result<Json> run_evaluate(const EvaluateOptions& options) {
                                     end_tokens(inputs.config, tokenizer)));
     task = accuracy;
   }
-  return run_json(options, candidate, summary, task);
+  Json run = run_json(options, candidate, summary, task);
+  run["warnings"] = reference.warnings;
+  for (const std::string& warning : inputs.warnings) run["warnings"].push_back(warning);
+  return run;
 }
 
 }  // namespace elastiq

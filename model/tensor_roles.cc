@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "model/finite_scan.h"
+#include "model/value_scan.h"
 
 namespace elastiq {
 namespace {
@@ -188,7 +188,9 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
   return text + "]";
 }
 
-Status check_tensor(const TensorView& view, const Place& place, const ModelConfig& config) {
+/// Result  the number of subnormal values.
+Result<std::uint64_t> check_tensor(const TensorView& view, const Place& place,
+                                   const ModelConfig& config) {
   const std::string subject = view.file + ": " + view.name;
   const auto expected = expected_shape(place.role, config);
   if (view.shape != expected) {
@@ -201,16 +203,30 @@ Status check_tensor(const TensorView& view, const Place& place, const ModelConfi
         ErrorCode::kUnsupportedType, subject,
         "type is " + std::string(dtype_name(view.dtype)) + ", a weight is F32, F16 or BF16", 0};
   }
-  const NonFinite found = scan_non_finite(view.dtype, view.bytes);
-  if (found.count == 0) return ok_status();
-  std::vector<std::uint64_t> position = {found.first};
-  if (view.shape.size() == 2) position = {found.first / view.shape[1], found.first % view.shape[1]};
+  const ValueScan found = scan_values(view.dtype, view.bytes);
+  if (found.non_finite == 0) return found.subnormal;
+  const std::uint64_t first = found.first_non_finite;
+  std::vector<std::uint64_t> position = {first};
+  if (view.shape.size() == 2) position = {first / view.shape[1], first % view.shape[1]};
   return Error{ErrorCode::kNonFinite, subject,
                "NaN or infinity first at " + shape_text(position) + ", " +
-                   std::to_string(found.count) + " of " + std::to_string(view.elements()) +
+                   std::to_string(found.non_finite) + " of " + std::to_string(view.elements()) +
                    " values",
-               found.first * dtype_bytes(view.dtype)};
+               first * dtype_bytes(view.dtype)};
 }
+
+/// Subnormal values of a model: kept, but arithmetic elsewhere may flush them to zero.
+struct Subnormals {
+  std::uint64_t values = 0;
+  std::uint64_t tensors = 0;
+  std::string first;  ///< Name of a tensor.
+
+  void add(const std::string& name, std::uint64_t count) {
+    if (count == 0) return;
+    if (tensors++ == 0) first = name;
+    values += count;
+  }
+};
 
 // ---------------------------------------------------------------- collection
 
@@ -240,24 +256,31 @@ Status check_place(const TensorView& view, const Place& place, const ModelConfig
 }
 
 Result<Placed> place_all(const Checkpoint& checkpoint, const ModelConfig& config,
-                         std::vector<StrippedTensor>& stripped) {
+                         ModelTensors& out) {
   Placed placed;
+  Subnormals subnormals;
   for (const TensorView& view : checkpoint.tensors()) {
     const auto place = place_of(view.name);
     if (!place) {
       const auto reason = reason_to_strip(view);
       if (!reason) return unknown_tensor(view);
-      stripped.push_back(StrippedTensor{view.name, *reason, view.bytes.size()});
+      out.stripped.push_back(StrippedTensor{view.name, *reason, view.bytes.size()});
       continue;
     }
     ELQ_CHECK(check_place(view, *place, config));
-    ELQ_CHECK(check_tensor(view, *place, config));
+    ELQ_TRY(subnormal, check_tensor(view, *place, config));
+    subnormals.add(view.name, subnormal);
     const auto [at, added] = placed.emplace(std::pair{place->layer, place->role}, &view);
     if (!added) {
       return Error{ErrorCode::kDuplicate, view.file + ": " + view.name,
                    "the same tensor as " + at->second->name, 0};
     }
   }
+  out.warnings = checkpoint.warnings();
+  if (subnormals.tensors == 0) return placed;
+  out.warnings.push_back(std::to_string(subnormals.values) + " subnormal values in " +
+                         std::to_string(subnormals.tensors) + " tensors, first in " +
+                         subnormals.first + "; kept as they are");
   return placed;
 }
 
@@ -339,10 +362,9 @@ std::string tensor_name(std::uint32_t role, std::int64_t layer) {
 }
 
 Result<ModelTensors> assign_roles(const Checkpoint& checkpoint, const ModelConfig& config) {
-  std::vector<StrippedTensor> stripped;
-  ELQ_TRY(placed, place_all(checkpoint, config, stripped));
-  Collector collector{placed, {}};
-  collector.out.stripped = std::move(stripped);
+  ModelTensors out;
+  ELQ_TRY(placed, place_all(checkpoint, config, out));
+  Collector collector{placed, std::move(out)};
   ELQ_CHECK(collector.add(ELQ_ROLE_EMBED, -1));
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     for (const RoleRow& row : kBlockRoles) {

@@ -34,12 +34,14 @@ struct ModelTensors {
       tensors;  ///< Embed, blocks in order, final norm, head (absent when tied).
   std::vector<StrippedTensor> stripped;
   bool tied = false;  ///< Head shares the embedding: no head tensor, or a byte-identical one.
+  std::vector<std::string> warnings;  ///< Of the checkpoint, and subnormal weights: odd but legal.
 };
 
 /// Names to roles by the explicit Llama table, with or without the "model." prefix; shapes checked
 /// against the config; every tensor of the checkpoint ends as a role, stripped with a reason from
 /// the closed list (rotary inverse frequencies, empty tensor, single value without a role, head
-/// with the same bytes as the embedding), or an error. Weights are scanned for NaN and infinity.
+/// with the same bytes as the embedding), or an error. Weights are scanned for NaN, infinity and
+/// subnormals.
 /// Errors  kMissing (names the tensor; a missing head with an unstated tie names the flag),
 ///         kInconsistent (shape, layer, bias or head against the config), kDuplicate (both
 ///         prefixes), kUnsupportedType (unknown tensor, fused projections, packed scales, adapters,

@@ -70,8 +70,10 @@ Status add_file(const std::filesystem::path& path, Sha256Hasher& hasher, TextDat
   hasher.update(mapped.bytes());
   data.bytes += mapped.bytes().size();
   ELQ_TRY(text, read_text_file(path, kMaxTextBytes));
-  data.has_crlf = data.has_crlf || text.find("\r\n") != std::string::npos;
   if (path.extension() == ".jsonl") return add_lines(text, path.string(), data);
+  if (text.find("\r\n") != std::string::npos) {
+    data.warnings.push_back(path.string() + ": has CRLF line ends, which are kept as they are");
+  }
   if (!is_blank(text)) data.documents.push_back(std::move(text));
   return ok_status();
 }
@@ -141,6 +143,7 @@ Result<Windows> make_windows(const TextData& data, const Tokenizer& tokenizer,
   Windows windows;
   windows.total_tokens = stream.size();
   windows.dropped_tokens = stream.size() % length;
+  windows.warnings = data.warnings;
   for (std::size_t i = 0; i < complete; ++i) {
     const auto begin = stream.begin() + static_cast<std::ptrdiff_t>(i * length);
     windows.tokens.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(length));

@@ -15,7 +15,7 @@ struct TextData {
   std::vector<std::string> documents;  ///< One per file (text) or per line (JSONL, key "text").
   std::string digest;                  ///< SHA-256 over the files' bytes, hex.
   std::uint64_t bytes = 0;
-  bool has_crlf = false;  ///< Kept as it is; reported.
+  std::vector<std::string> warnings;  ///< Files with CRLF line ends, which are kept as they are.
 };
 
 /// Reads .txt (UTF-8) and .jsonl files in the given order.
@@ -39,6 +39,7 @@ struct Windows {
   std::vector<std::vector<std::uint32_t>> tokens;
   std::uint64_t total_tokens = 0;  ///< In the stream.
   std::uint64_t dropped_tokens = 0;
+  std::vector<std::string> warnings;  ///< Of the text.
 };
 
 Result<Windows> make_windows(const TextData& data, const Tokenizer& tokenizer,

@@ -95,11 +95,15 @@ struct Inputs {
   Weights teacher;
   Windows windows;
   QuantizedCheckpoint start;
+  std::vector<std::string> warnings;
 };
 
-Result<Weights> load_teacher(const fs::path& folder, const ModelConfig& config) {
+/// Adds what is odd about the checkpoint to the warnings.
+Result<Weights> load_teacher(const fs::path& folder, const ModelConfig& config,
+                             std::vector<std::string>& warnings) {
   ELQ_TRY(checkpoint, Checkpoint::open(folder));
   ELQ_TRY(tensors, assign_roles(checkpoint, config));
+  warnings.insert(warnings.end(), tensors.warnings.begin(), tensors.warnings.end());
   ELQ_TRY(weights, load_weights(tensors));
   ELQ_CHECK(check_weights(config, weights, folder.string()));
   return weights;
@@ -140,11 +144,12 @@ Result<Inputs> load_inputs(const QatOptions& options) {
   ELQ_TRY(tokenizer, Tokenizer::open(options.model));
   ELQ_TRY(windows, load_windows(options.data, tokenizer));
   ELQ_CHECK(check_token_range(windows, config.vocab));
-  ELQ_TRY(teacher, load_teacher(options.model, config));
+  std::vector<std::string> warnings = windows.warnings;
+  ELQ_TRY(teacher, load_teacher(options.model, config, warnings));
   ELQ_TRY(start, read_quantized_checkpoint(options.ptq));
   ELQ_CHECK(check_origin(start, options));
   return Inputs{Decoder(config, options.matmul), std::move(teacher), std::move(windows),
-                std::move(start)};
+                std::move(start), std::move(warnings)};
 }
 
 /// One run: student, optimizer and what has been done.
@@ -302,6 +307,7 @@ Result<Json> QatRun::write() {
   result.info["qat"] = summary();
   Json stage{{"stage", "qat"}};
   stage.update(summary());
+  stage["warnings"] = inputs_.warnings;
   stage["seconds"] = seconds();
   stage["peak_rss_bytes"] = peak_rss_bytes();
   ELQ_CHECK(write_quantized_checkpoint(options_.out, result, options_.model, stage));

@@ -213,6 +213,7 @@ Result<Json> run_train(const TrainOptions& options) {
               {"windows", windows.tokens.size()},
               {"loss", run.loss},
               {"curve", std::move(run.curve)},
+              {"warnings", windows.warnings},
               {"seconds", seconds},
               {"peak_rss_bytes", peak_rss_bytes()}};
 }

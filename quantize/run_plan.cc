@@ -18,13 +18,13 @@ std::vector<PlanInput> plan_inputs(const ModelTensors& tensors) {
   return inputs;
 }
 
-Result<std::vector<PlanEntry>> plan_quantize(const std::filesystem::path& model,
-                                             const std::string& scheme,
-                                             const std::vector<QuantRule>& rules) {
+Result<QuantizePlan> plan_quantize(const std::filesystem::path& model, const std::string& scheme,
+                                   const std::vector<QuantRule>& rules) {
   ELQ_TRY(config, read_model_config(model));
   ELQ_TRY(checkpoint, Checkpoint::open(model));
   ELQ_TRY(tensors, assign_roles(checkpoint, config));
-  return make_plan(plan_inputs(tensors), scheme, rules);
+  ELQ_TRY(plan, make_plan(plan_inputs(tensors), scheme, rules));
+  return QuantizePlan{std::move(plan), std::move(tensors.warnings)};
 }
 
 }  // namespace elastiq

@@ -31,6 +31,7 @@ struct Stage {
   std::string model_digest;
   QuantizedCheckpoint out;
   std::map<std::string, Json> figures;  ///< By tensor name.
+  std::vector<std::string> warnings;
 };
 
 Status check_options(const QuantizeOptions& options) {
@@ -185,6 +186,7 @@ Result<Windows> open_windows(const Stage& stage) {
 
 Status run_gptq(Stage& stage, Json& info) {
   ELQ_TRY(windows, open_windows(stage));
+  stage.warnings.insert(stage.warnings.end(), windows.warnings.begin(), windows.warnings.end());
   ELQ_TRY(text, read_text_data(stage.options.data.files));
   info["data_digest"] = text.digest;
   info["sequence_length"] = stage.options.data.sequence_length;
@@ -310,6 +312,7 @@ Status open_model(Stage& stage) {
   stage.checkpoint = std::move(checkpoint);
   ELQ_TRY(tensors, assign_roles(stage.checkpoint, stage.config));
   stage.tensors = std::move(tensors);
+  stage.warnings = stage.tensors.warnings;
   // Whatever the source calls them ("layers.0...", "model.layers.0..."), readers of the result find
   // tensors by one name.
   for (ModelTensor& tensor : stage.tensors.tensors) {
@@ -329,7 +332,7 @@ Result<Json> run_quantize(const QuantizeOptions& options) {
   ELQ_CHECK(check_options(options));
   at::set_num_threads(options.threads);
   ThreadPool pool(options.threads);
-  Stage stage{options, pool, {}, {}, {}, {}, {}, {}, {}, {}};
+  Stage stage{options, pool, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   ELQ_CHECK(open_model(stage));
   Json info = start_info(stage);
   if (options.method == QuantizeOptions::Method::kRtn) {
@@ -340,6 +343,7 @@ Result<Json> run_quantize(const QuantizeOptions& options) {
   copy_plain(stage);
   finish_info(stage, info);
   stage.out.info = info;
+  info["warnings"] = stage.warnings;
   info["threads"] = options.threads;
   info["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ELQ_CHECK(write_quantized_checkpoint(options.out, stage.out, options.model, info));

@@ -33,10 +33,15 @@ struct QuantizeOptions {
   int threads = 2;
 };
 
-/// Plan of a checkpoint from its headers (no LibTorch).
-Result<std::vector<PlanEntry>> plan_quantize(const std::filesystem::path& model,
-                                             const std::string& scheme,
-                                             const std::vector<QuantRule>& rules);
+/// What a checkpoint will become.
+struct QuantizePlan {
+  std::vector<PlanEntry> tensors;
+  std::vector<std::string> warnings;  ///< Of the checkpoint.
+};
+
+/// Plan of a checkpoint, before a byte is written (no LibTorch).
+Result<QuantizePlan> plan_quantize(const std::filesystem::path& model, const std::string& scheme,
+                                   const std::vector<QuantRule>& rules);
 
 /// The stage: checkpoint + statistics -> quantized checkpoint folder. Returns stage.json's content.
 /// Errors  those of its readers; kRecipe: GPTQ without data files, or of a tied embedding without

@@ -63,7 +63,8 @@ Json training_curve(const std::string& name, const Json& result) {
 }  // namespace
 
 Result<Json> assemble_report(const Recipe& recipe, const RecipePlan& plan,
-                             const StageRecords& records, const Json& machine) {
+                             const StageRecords& records, const Json& machine,
+                             const std::vector<std::string>& warnings) {
   Json report = {{"format", "elastiq.report/1"},
                  {"title", recipe.title},
                  {"tool", "elastiq " ELASTIQ_VERSION},
@@ -98,6 +99,7 @@ Result<Json> assemble_report(const Recipe& recipe, const RecipePlan& plan,
   report["comparisons"] = std::move(comparisons);
   report["stages"] = std::move(stages);
   report["training"] = std::move(training);
+  report["warnings"] = warnings;
   return report;
 }
 

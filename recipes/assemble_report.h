@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -15,8 +16,9 @@ using StageRecords = std::map<std::string, Json>;
 
 /// elastiq.report/1 of a finished run: one entry for the float model and each variant, paired
 /// comparisons of each variant with the one before it and with the one it starts from, training
-/// curves, stages.
+/// curves, stages, warnings.
 Result<Json> assemble_report(const Recipe& recipe, const RecipePlan& plan,
-                             const StageRecords& records, const Json& machine);
+                             const StageRecords& records, const Json& machine,
+                             const std::vector<std::string>& warnings);
 
 }  // namespace elastiq

@@ -102,9 +102,10 @@ Result<RecipePlan> plan_recipe(const Recipe& recipe) {
       plan.variants.push_back(std::move(copy));
       continue;
     }
-    ELQ_TRY(tensors,
+    ELQ_TRY(quantized,
             plan_quantize(recipe.model, variant.quantize->scheme, variant.quantize->rules));
-    plan.variants.push_back({variant.name, std::move(tensors)});
+    plan.variants.push_back({variant.name, std::move(quantized.tensors)});
+    plan.warnings = std::move(quantized.warnings);  // The same model each time.
   }
   return plan;
 }
@@ -142,7 +143,8 @@ Json recipe_plan_json(const Recipe& recipe, const RecipePlan& plan) {
   return {{"format", "elastiq.plan/1"},
           {"recipe", recipe.resolved},
           {"variants", std::move(variants)},
-          {"stages", std::move(stages)}};
+          {"stages", std::move(stages)},
+          {"warnings", plan.warnings}};
 }
 
 Json plan_layers(const VariantPlan& plan) {

@@ -18,6 +18,7 @@ struct VariantPlan {
 
 struct RecipePlan {
   std::vector<VariantPlan> variants;
+  std::vector<std::string> warnings;  ///< Of the model.
 };
 
 /// Errors  those of check_recipe_inputs and of the model's readers; kRecipe for a rule that matches
@@ -27,7 +28,8 @@ Result<RecipePlan> plan_recipe(const Recipe& recipe);
 /// For a person: model, data, formats per variant, stages.
 std::string plan_text(const Recipe& recipe, const RecipePlan& plan);
 
-/// {"format": "elastiq.plan/1", "recipe", "variants": [{"name", "tensors": [...]}], "stages"}.
+/// {"format": "elastiq.plan/1", "recipe", "variants": [{"name", "tensors": [...]}], "stages",
+/// "warnings"}.
 Json recipe_plan_json(const Recipe& recipe, const RecipePlan& plan);
 
 /// "layers" of a report's run.

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
+
 #include "core/digest.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "recipes/assemble_report.h"
 #include "recipes/child_process.h"
 #include "recipes/input_digest.h"
@@ -36,11 +39,15 @@ class Runner {
   Result<Json> cached(const StageSpec& spec, const std::string& key);
   Result<Json> execute(const StageSpec& spec);
   Json lock(const Json& digests) const;
+  /// Told and kept for the report; what several stages say, once.
+  void warn(const std::string& text);
+  void warn_of(const Json& result);
 
   const Recipe& recipe_;
   const RunOptions& options_;
   DigestBook digests_;
   StageRecords records_;
+  std::vector<std::string> warnings_;
 };
 
 Result<Json> read_record(const fs::path& path) {
@@ -170,6 +177,7 @@ Status Runner::run_stage(const StageSpec& spec) {
   ELQ_TRY(known, cached(spec, key));
   if (known.is_object()) {
     options_.narrate(fmt::format("{}: as before", spec.id));
+    warn_of(known.at("result"));
     records_[spec.id] = std::move(known);
     return ok_status();
   }
@@ -184,9 +192,24 @@ Status Runner::run_stage(const StageSpec& spec) {
   options_.narrate(fmt::format("{}: done in {:.1f} s, peak memory {:.0f} MB", spec.id,
                                record["seconds"].get<double>(),
                                record["peak_rss_bytes"].get<double>() / 1e6));
+  warn_of(record.at("result"));
   record["cached"] = false;
   records_[spec.id] = std::move(record);
   return ok_status();
+}
+
+void Runner::warn(const std::string& text) {
+  if (std::find(warnings_.begin(), warnings_.end(), text) != warnings_.end()) return;
+  warnings_.push_back(text);
+  options_.narrate("warning: " + escape_terminal(text));
+}
+
+void Runner::warn_of(const Json& result) {
+  const auto found = result.find("warnings");
+  if (found == result.end() || !found->is_array()) return;
+  for (const Json& text : *found) {
+    if (text.is_string()) warn(text.get<std::string>());
+  }
 }
 
 Json Runner::lock(const Json& digests) const {
@@ -206,6 +229,7 @@ Json Runner::lock(const Json& digests) const {
 Result<Json> Runner::run() {
   ELQ_TRY(plan, plan_recipe(recipe_));
   options_.narrate(plan_text(recipe_, plan));
+  for (const std::string& warning : plan.warnings) warn(warning);
   ELQ_TRY(digests, input_digests());
   const fs::path out = fs::absolute(options_.out);
   std::error_code failed;
@@ -215,7 +239,8 @@ Result<Json> Runner::run() {
   for (const StageSpec& spec : stage_list(recipe_, out, digests)) ELQ_CHECK(run_stage(spec));
   ELQ_CHECK(publish_packages(recipe_, out));
   ELQ_CHECK(write_file(out / "recipe.lock.json", dump_json(lock(digests))));
-  ELQ_TRY(report, assemble_report(recipe_, plan, records_, machine_json(recipe_.threads)));
+  ELQ_TRY(report,
+          assemble_report(recipe_, plan, records_, machine_json(recipe_.threads), warnings_));
   ELQ_CHECK(write_report(out, report));
   return report;
 }

@@ -17,7 +17,7 @@ struct RunOptions {
     kUse,
     kFresh
   } cache = Cache::kUse;                            ///< kFresh forgets what earlier runs left.
-  std::function<void(const std::string&)> narrate;  ///< Takes the plan, then a line per stage.
+  std::function<void(const std::string&)> narrate;  ///< Takes the plan, a line per stage, warnings.
 };
 
 /// Runs a recipe. Each stage is a process of its own (its peak memory is its own, and elastiq needs

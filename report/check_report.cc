@@ -183,6 +183,11 @@ Status check_lists(const Json& report) {
   for (std::size_t i = 0; training != nullptr && i < training->size(); ++i) {
     ELQ_CHECK(check_curve((*training)[i], "/training/" + std::to_string(i)));
   }
+  ELQ_TRY(warnings, lookup_typed(report, "", "warnings", Json::value_t::array, Need::kOptional));
+  for (std::size_t i = 0; warnings != nullptr && i < warnings->size(); ++i) {
+    if ((*warnings)[i].is_string()) continue;
+    return refuse("/warnings/" + std::to_string(i), "expected a string");
+  }
   return ok_status();
 }
 

@@ -187,6 +187,13 @@ std::string findings(const ReportView& view) {
   return out + "</ul>\n";
 }
 
+std::string warnings(const ReportView& view) {
+  if (view.warnings.empty()) return "";
+  std::string out = "<h2>Warnings</h2>\n<ul class=\"findings\">\n";
+  for (const std::string& text : view.warnings) out += "<li>" + escape_html(text) + "</li>\n";
+  return out + "</ul>\n";
+}
+
 std::string quality_charts(const ReportView& view, const TextTable& detail) {
   constexpr std::array kKl = {"mean KL", "median KL", "99th percentile KL"};
   constexpr std::array kPerplexity = {"perplexity", "perplexity ratio"};
@@ -255,7 +262,7 @@ std::string report_html(const Json& report) {
   std::string out = head(view) + "<div class=\"tiles\">\n";
   const RunView* reference = first_float(view);
   for (const RunView& run : view.runs) out += tile(run, reference);
-  out += "</div>\n" + findings(view);
+  out += "</div>\n" + findings(view) + warnings(view);
   out +=
       "<h2>All figures</h2>\n<div class=\"panel\">\n" + html_table(detail_table(view)) + "</div>\n";
   out += basis_note(view) + charts(view);

@@ -78,6 +78,8 @@ std::string report_markdown(const Json& report) {
   for (const ComparisonView& row : view.comparisons) {
     out += "- " + escape_markdown(comparison_sentence(row)) + "\n";
   }
+  if (!view.warnings.empty()) out += "\n## Warnings\n\n";
+  for (const std::string& warning : view.warnings) out += "- " + escape_markdown(warning) + "\n";
   // Sections in order of weight; one that would pass the limit is left to the HTML report.
   const std::vector<std::pair<std::string, TextTable>> sections = {
       {"All figures", detail_table(view)},
@@ -106,6 +108,10 @@ std::string report_terminal(const Json& report) {
   if (!view.comparisons.empty()) out += "\n";
   for (const ComparisonView& row : view.comparisons) {
     out += escape_terminal(comparison_sentence(row)) + ".\n";
+  }
+  if (!view.warnings.empty()) out += "\n";
+  for (const std::string& warning : view.warnings) {
+    out += "warning: " + escape_terminal(warning) + "\n";
   }
   return out;
 }

@@ -13,7 +13,7 @@ namespace elastiq {
 /// [run...],
 ///  "comparisons": [{"a", "b", "kl_mean", "kl_mean_se", "low", "high", "distinguishable"}],
 ///  "stages": [{"id", "use", "seconds", "peak_rss_bytes", ...}], "training": [{"name", "steps":
-///  [...], "loss": [...]}]}
+///  [...], "loss": [...]}], "warnings": [text...]}
 /// run = {"name", "kind": "float"|"ptq"|"qat", "bits_per_weight": {"file", "ram", "basis"},
 ///        "bytes": {"package", "by_role": {...}}, "metrics": {"perplexity", "perplexity_se",
 ///        "perplexity_ratio", "kl_mean", "kl_median", "kl_p99", "top1", "task_accuracy" and for

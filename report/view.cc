@@ -152,6 +152,9 @@ ReportView make_view(const Json& report) {
     view.training.push_back(
         {text(row, "name"), numbers(section(row, "steps")), numbers(section(row, "loss"))});
   }
+  for (const Json& warning : section(report, "warnings")) {
+    view.warnings.push_back(plain_text(warning));
+  }
   return view;
 }
 

@@ -63,6 +63,7 @@ struct ReportView {
   std::vector<ComparisonView> comparisons;
   std::vector<StageView> stages;
   std::vector<CurveView> training;
+  std::vector<std::string> warnings;
 };
 
 /// "float", "ptq", "qat".

@@ -192,6 +192,21 @@ TEST(Cli, OutputThatCannotBeWrittenIsAnError) {
             "on device\n");
 }
 
+TEST(Cli, WarningsGoToStandardErrorAndIntoTheDocument) {
+  const TempFolder folder;
+  put_inputs(folder);
+  folder.put("model/model.safetensors.index.json", "{}");
+  for (const std::string arguments :
+       {"inspect model", "plan good.json", "export --model model --out out"}) {
+    const Outcome text = elastiq(folder, arguments);
+    ASSERT_EQ(text.status, 0) << text.err;
+    EXPECT_EQ(text.err.find("elastiq: warning: unused file model.safetensors.index.json"), 0u)
+        << arguments << ": " << text.err;
+    const Outcome document = elastiq(folder, arguments + " --json");
+    EXPECT_EQ(Json::parse(document.out)["warnings"].size(), 1u) << arguments;
+  }
+}
+
 TEST(Cli, PlanAndValidateWriteNothing) {
   const TempFolder folder;
   put_inputs(folder);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/float_bits.h"
-#include "model/finite_scan.h"
+#include "model/value_scan.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
@@ -162,6 +162,18 @@ TEST(TensorRoles, NanAndInfinityAreFoundWithPositionAndCount) {
   EXPECT_TRUE(refused(Case(embedding).roles(), ErrorCode::kNonFinite, {"[66, 47]"}));
 }
 
+// cases.md 4
+TEST(TensorRoles, SubnormalWeightsAreCountedInAWarning) {
+  EXPECT_TRUE(Case(t2()).roles().value().warnings.empty());
+  HfModel model = t2();
+  model.tensors[kQ0].values[7] = 0x1p-133F;
+  model.tensors["model.norm.weight"].values[3] = -0x1p-130F;
+  model.tensors["model.norm.weight"].values[4] = 0.0F;
+  EXPECT_EQ(Case(model).roles().value().warnings,
+            std::vector<std::string>{"2 subnormal values in 2 tensors, first in " +
+                                     std::string(kQ0) + "; kept as they are"});
+}
+
 // cases.md 28: missing KV heads mean as many as heads, and then k and v do not fit.
 TEST(TensorRoles, WrongShapeNamesFoundAndExpected) {
   Case c(t2());
@@ -239,24 +251,37 @@ TEST(TensorRoles, NamesAndKeysOfRoles) {
 }
 
 // All 65,536 patterns of both half types, against the widened value.
-TEST(FiniteScan, AgreesWithIsfiniteOnEveryHalf) {
+TEST(ValueScan, AgreesWithIsfiniteOnEveryHalf) {
   for (const DType type : {DType::kBf16, DType::kF16}) {
     for (std::uint32_t bits = 0; bits < 65536; ++bits) {
       const auto half = static_cast<std::uint16_t>(bits);
       const float value = type == DType::kBf16 ? bf16_to_f32(half) : f16_to_f32(half);
-      const auto found = scan_non_finite(type, std::as_bytes(std::span(&half, 1)));
-      ASSERT_EQ(found.count, std::isfinite(value) ? 0u : 1u) << bits;
+      const auto found = scan_values(type, std::as_bytes(std::span(&half, 1)));
+      ASSERT_EQ(found.non_finite, std::isfinite(value) ? 0u : 1u) << bits;
+      const float least = type == DType::kBf16 ? 0x1p-126F : 0x1p-14F;
+      const bool subnormal = value != 0 && std::fabs(value) < least;
+      ASSERT_EQ(found.subnormal, subnormal ? 1u : 0u) << bits;
     }
   }
 }
 
-TEST(FiniteScan, FirstPositionAcrossBlocks) {
+TEST(ValueScan, FirstPositionAcrossBlocks) {
   std::vector<float> values(5000, 1.0F);
-  EXPECT_EQ(scan_non_finite(DType::kF32, std::as_bytes(std::span(values))).count, 0u);
+  EXPECT_EQ(scan_values(DType::kF32, std::as_bytes(std::span(values))).non_finite, 0u);
   values[4999] = values[1025] = std::numeric_limits<float>::infinity();
-  const auto found = scan_non_finite(DType::kF32, std::as_bytes(std::span(values)));
-  EXPECT_EQ(found.count, 2u);
-  EXPECT_EQ(found.first, 1025u);
+  const auto found = scan_values(DType::kF32, std::as_bytes(std::span(values)));
+  EXPECT_EQ(found.non_finite, 2u);
+  EXPECT_EQ(found.first_non_finite, 1025u);
+}
+
+TEST(ValueScan, CountsSubnormalsAcrossBlocks) {
+  std::vector<float> values(5000, 0.0F);
+  values[0] = values[1024] = values[4999] = -1e-40F;
+  const auto found = scan_values(DType::kF32, std::as_bytes(std::span(values)));
+  EXPECT_EQ(found.subnormal, 3u);
+  EXPECT_EQ(found.non_finite, 0u);
+  const std::vector<std::uint16_t> all(5000, 0x0001);
+  EXPECT_EQ(scan_values(DType::kBf16, std::as_bytes(std::span(all))).subnormal, 5000u);
 }
 
 }  // namespace

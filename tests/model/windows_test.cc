@@ -118,7 +118,7 @@ TEST(TextData, FilesAreReadInOrderAndDigested) {
   EXPECT_EQ(data.value().documents, (std::vector<std::string>{"abc", "de", "f"}));
   EXPECT_EQ(data.value().bytes, 3u + 39);
   EXPECT_EQ(data.value().digest, to_hex(sha256("abc" + testing::slurp(b))));
-  EXPECT_FALSE(data.value().has_crlf);
+  EXPECT_TRUE(data.value().warnings.empty());
 }
 
 // cases.md 24
@@ -130,11 +130,19 @@ TEST(TextData, ByteOrderMarkIsDroppedAndCrlfKept) {
   const auto data = read_text_data({file});
   ASSERT_TRUE(accepted(data));
   EXPECT_EQ(data.value().documents[0], "a\r\nb\rc");
-  EXPECT_TRUE(data.value().has_crlf);
+  EXPECT_EQ(
+      data.value().warnings,
+      std::vector<std::string>{file.string() + ": has CRLF line ends, which are kept as they are"});
   const auto ids = with_bos().encode(data.value().documents[0]);
   EXPECT_EQ(ids, (Ids{1, 28, 27, 2, 28, 3}));
   const auto lines = folder.put("b.jsonl", "\xef\xbb\xbf{\"text\": \"a\"}\r\n{\"text\": \"b\"}");
-  EXPECT_EQ(read_text_data({lines}).value().documents.size(), 2u);
+  const auto from_lines = read_text_data({lines});
+  EXPECT_EQ(from_lines.value().documents.size(), 2u);
+  EXPECT_TRUE(from_lines.value().warnings.empty());  // The line ends of JSONL are nobody's text.
+  DataOptions options;
+  options.files = {file, lines, file};
+  options.sequence_length = 2;
+  EXPECT_EQ(load_windows(options, with_bos()).value().warnings.size(), 2u);
 }
 
 TEST(TextData, WrongEncodingIsRefusedWithTheOffset) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
@@ -44,7 +45,8 @@ case $use in
     echo '{"curve": [{"step": 1, "loss": 2.5}, {"step": 2, "loss": 1.5}]}' ;;
   export) mkdir -p "$out/kernels"; cp "$file" "$out/$name.elq"; echo '{}' > "$out/manifest.json"
     echo 'int x;' > "$out/kernels/a.c"; echo '{}' ;;
-  bench) echo '{"isa": "ref", "prefill_tps": 10, "decode_tps": 5, "peak_rss_bytes": 1}' ;;
+  bench) echo '{"isa": "ref", "prefill_tps": 10, "decode_tps": 5, "peak_rss_bytes": 1,
+      "warnings": ["--prompt 256 was cut"]}' ;;
   evaluate) kind=$(field kind)
     echo "{\"name\": \"$name\", \"kind\": \"$kind\", \"bits_per_weight\": {\"file\": 2, \"ram\": 3},
       \"bytes\": {\"package\": 5, \"by_role\": {\"embed\": 5}}, \"metrics\": {\"kl_mean\": 0.5},
@@ -132,6 +134,25 @@ TEST_F(RunRecipe, PrintsThePlanBeforeTheFirstStage) {
   EXPECT_NE(said_[0].find("14 tensors"), std::string::npos);
   EXPECT_NE(said_[0].find("qat from a, 3 steps with codes frozen"), std::string::npos);
   EXPECT_EQ(said_[1], "calibrate: running");
+}
+
+TEST_F(RunRecipe, WarningsAreToldOnceAndReported) {
+  work_.put("model/model.safetensors.index.json", "{}");  // Unused: there is one file.
+  const auto report = run({}, kUse);
+  ASSERT_TRUE(accepted(report));
+  const auto told = [this](const std::string& words) {
+    return std::count_if(said_.begin(), said_.end(), [&words](const std::string& line) {
+      return line.rfind("warning: ", 0) == 0 && line.find(words) != std::string::npos;
+    });
+  };
+  EXPECT_EQ(told("unused file model.safetensors.index.json"), 1);
+  EXPECT_EQ(told("--prompt 256 was cut"), 1);
+  ASSERT_EQ(report.value()["warnings"].size(), 2u);
+  EXPECT_EQ(report.value()["warnings"][1], "--prompt 256 was cut");
+  // Stages that are not run again have the same to say.
+  const auto again = run({}, kUse);
+  ASSERT_TRUE(accepted(again));
+  EXPECT_EQ(again.value()["warnings"], report.value()["warnings"]);
 }
 
 TEST_F(RunRecipe, SecondRunRunsNothing) {

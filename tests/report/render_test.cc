@@ -103,6 +103,20 @@ TEST(Report, TerminalTextHasNoEscapeSequences) {
   EXPECT_NE(text.find("a?[31m?b"), std::string::npos);
 }
 
+TEST(Report, WarningsAreInEveryForm) {
+  Json report = sample();
+  report["warnings"] = {"unused file <b>", "t.txt: has CRLF"};
+  EXPECT_TRUE(check_report(report).ok());
+  EXPECT_NE(report_markdown(report).find("## Warnings\n\n- unused file "), std::string::npos);
+  EXPECT_NE(report_terminal(report).find("\nwarning: unused file <b>\nwarning: t.txt: has CRLF\n"),
+            std::string::npos);
+  const std::string html = report_html(report);
+  EXPECT_NE(html.find("<h2>Warnings</h2>"), std::string::npos);
+  EXPECT_NE(html.find("<li>unused file &lt;b&gt;</li>"), std::string::npos);
+  report["warnings"] = {1};
+  EXPECT_EQ(to_string(check_report(report).error()).find("/warnings/0") != std::string::npos, true);
+}
+
 TEST(Report, SmallestReportRenders) {
   const Json report = Json::parse(R"({"format": "elastiq.report/1", "runs": [{"name": "only",
       "kind": "ptq", "bits_per_weight": {"file": null, "ram": null}, "bytes": {"package": null},
