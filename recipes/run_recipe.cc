@@ -38,7 +38,7 @@ class Runner {
   /// The record of an earlier run with this key whose output is still as it was, or null.
   Result<Json> cached(const StageSpec& spec, const std::string& key);
   Result<Json> execute(const StageSpec& spec);
-  Json lock(const Json& digests) const;
+  Json lock(const Json& digests, const Json& outputs) const;
   /// Told and kept for the report; what several stages say, once.
   void warn(const std::string& text);
   void warn_of(const Json& result);
@@ -212,18 +212,16 @@ void Runner::warn_of(const Json& result) {
   }
 }
 
-Json Runner::lock(const Json& digests) const {
+Json Runner::lock(const Json& digests, const Json& outputs) const {
   Json stages = Json::array();
   for (const auto& [id, record] : records_) {
     stages.push_back({{"id", id},
                       {"key", record.at("key")},
                       {"output_sha256", record.value("output_sha256", Json())}});
   }
-  return {{"format", "elastiq.lock/1"},
-          {"tool", "elastiq " ELASTIQ_VERSION},
-          {"recipe", recipe_.resolved},
-          {"digests", digests},
-          {"stages", std::move(stages)}};
+  return {{"format", "elastiq.lock/1"},  {"tool", "elastiq " ELASTIQ_VERSION},
+          {"recipe", recipe_.resolved},  {"digests", digests},
+          {"stages", std::move(stages)}, {"outputs", outputs}};
 }
 
 Result<Json> Runner::run() {
@@ -238,7 +236,10 @@ Result<Json> Runner::run() {
   ELQ_TRY(folder, RunLock::take(out));
   for (const StageSpec& spec : stage_list(recipe_, out, digests)) ELQ_CHECK(run_stage(spec));
   ELQ_CHECK(publish_packages(recipe_, out));
-  ELQ_CHECK(write_file(out / "recipe.lock.json", dump_json(lock(digests))));
+  ELQ_TRY(outputs, published_outputs(recipe_, out));
+  ELQ_TRY(stale, remove_stale_outputs(out, outputs));
+  for (const std::string& warning : stale) warn(warning);
+  ELQ_CHECK(write_file(out / "recipe.lock.json", dump_json(lock(digests, outputs))));
   ELQ_TRY(report,
           assemble_report(recipe_, plan, records_, machine_json(recipe_.threads), warnings_));
   ELQ_CHECK(write_report(out, report));

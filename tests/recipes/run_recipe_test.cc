@@ -7,98 +7,26 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 
+#include "core/digest.h"
 #include "model/run_kernels.h"
 #include "recipes/machine.h"
 #include "recipes/recipe_plan.h"
 #include "recipes/run_lock.h"
 #include "recipes/stage_list.h"
 #include "report/run_report.h"
-#include "tests/support/expect_error.h"
-#include "tests/support/temp_folder.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/pretended_run.h"
 
 namespace elastiq {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::accepted;
+using testing::kUse;
 using testing::refused;
 using testing::slurp;
-using testing::TempFolder;
 
-// Writes what a stage of this name leaves. $LOG gets a line per call; a file fail-USE beside the
-// programs makes that stage fail.
-constexpr const char* kProgram = R"sh(#!/bin/bash
-here=$(dirname "$0"); use=$2; file=$3
-field() { sed -n "s/^  \"$1\": \"\(.*\)\",\{0,1\}$/\1/p" "$file"; }
-name=$(field name); out=$(field out)
-echo "$(basename "$0") $use" >> "$here/log"
-if [ -e "$here/fail-$use" ]; then
-  echo '{"error": {"code": 21, "subject": "train.txt", "detail": "have 3, need 4", "byte_offset": 0}}'
-  exit 4
-fi
-if [ -e "$here/crash-$use" ]; then kill -9 $$; fi
-case $use in
-  calibrate|quantize|qat) mkdir -p "$out"; echo "{\"made by\": \"$use\"}" > "$out/data.json"
-    echo '{"curve": [{"step": 1, "loss": 2.5}, {"step": 2, "loss": 1.5}]}' ;;
-  export) mkdir -p "$out/kernels"; cp "$file" "$out/$name.elq"; echo '{}' > "$out/manifest.json"
-    echo 'int x;' > "$out/kernels/a.c"; echo '{}' ;;
-  bench) echo '{"isa": "ref", "prefill_tps": 10, "decode_tps": 5, "peak_rss_bytes": 1,
-      "warnings": ["--prompt 256 was cut"]}' ;;
-  evaluate) kind=$(field kind)
-    echo "{\"name\": \"$name\", \"kind\": \"$kind\", \"bits_per_weight\": {\"file\": 2, \"ram\": 3},
-      \"bytes\": {\"package\": 5, \"by_role\": {\"embed\": 5}}, \"metrics\": {\"kl_mean\": 0.5},
-      \"kl_per_context\": [0.4, 0.5, 0.6]}" ;;
-esac
-)sh";
-
-constexpr const char* kRecipe = R"({"version": 1, "name": "demo", "model": "model",
-  "data": {"calibration": {"files": "c.txt", "sequence_length": 64},
-           "training": {"files": "t.txt", "sequence_length": 64}, "heldout": "h.txt"},
-  "evaluate": {"context": 64},
-  "variants": [{"name": "a", "quantize": {"method": "gptq", "scheme": "seq2-g32-u8"}},
-               {"name": "b", "from": "a", "qat": {"scale_steps": 3}}]})";
-
-class RunRecipe : public ::testing::Test {
- protected:
-  void SetUp() override {
-    fs::create_directories(work_ / "model");
-    write_hf_model(testing::hf_model(testing::hf_t1(), testing::HfType::kBf16, 1), work_ / "model");
-    for (const char* name : {"c.txt", "t.txt", "h.txt"}) work_.put(name, name);
-    fs::create_directories(work_ / "bin");
-    for (const char* name : {"bin/elastiq", "bin/elastiq-torch"}) {
-      fs::permissions(work_.put(name, kProgram), fs::perms::owner_all);
-    }
-    recipe_ = work_.put("demo.json", kRecipe);
-  }
-
-  Result<Json> run(std::vector<std::string> sets, RunOptions::Cache cache) {
-    work_.put("bin/log", "");
-    said_.clear();
-    ELQ_TRY(recipe, load_recipe({recipe_, std::move(sets)}));
-    RunOptions options;
-    options.out = work_ / "out";
-    options.programs = work_ / "bin";
-    options.cache = cache;
-    options.narrate = [this](const std::string& line) { said_.push_back(line); };
-    return run_recipe(recipe, options);
-  }
-
-  std::vector<std::string> calls() const {
-    std::istringstream log(slurp(work_ / "bin/log"));
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(log, line);) lines.push_back(line);
-    return lines;
-  }
-
-  TempFolder work_;
-  fs::path recipe_;
-  std::vector<std::string> said_;
-};
-
-constexpr auto kUse = RunOptions::Cache::kUse;
+using RunRecipe = testing::PretendedRun;
 
 TEST_F(RunRecipe, RunsTheStagesInOrderAndLeavesTheResults) {
   const auto report = run({}, kUse);
@@ -125,15 +53,6 @@ TEST_F(RunRecipe, RunsTheStagesInOrderAndLeavesTheResults) {
   EXPECT_EQ(r["training"][0]["loss"], (Json{2.5, 1.5}));
   EXPECT_EQ(r["comparisons"].size(), 1u);
   EXPECT_EQ(r["stages"].size(), 10u);
-}
-
-TEST_F(RunRecipe, PrintsThePlanBeforeTheFirstStage) {
-  ASSERT_TRUE(accepted(run({}, kUse)));
-  ASSERT_FALSE(said_.empty());
-  EXPECT_NE(said_[0].find("seq2-g32-u8"), std::string::npos);
-  EXPECT_NE(said_[0].find("14 tensors"), std::string::npos);
-  EXPECT_NE(said_[0].find("qat from a, 3 steps with codes frozen"), std::string::npos);
-  EXPECT_EQ(said_[1], "calibrate: running");
 }
 
 TEST_F(RunRecipe, WarningsAreToldOnceAndReported) {
@@ -275,6 +194,41 @@ TEST_F(RunRecipe, PublishingReplacesAndLeavesNoTemporaryFiles) {
   }
 }
 
+TEST_F(RunRecipe, PackagesOfVariantsThatAreGoneGoToo) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  const std::string one = R"(variants=[{"name": "a", "quantize": {"scheme": "seq2-g32-u8"}}])";
+  const auto report = run({one}, kUse);
+  ASSERT_TRUE(accepted(report));
+  EXPECT_TRUE(fs::exists(work_ / "out/a.elq"));
+  EXPECT_FALSE(fs::exists(work_ / "out/b.elq"));
+  EXPECT_FALSE(fs::exists(work_ / "out/b.manifest.json"));
+  // What is not as a run left it stays, and is told.
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  work_.put("out/b.elq", "somebody's own");
+  work_.put("out/other.elq", "a third one");
+  const auto again = run({one}, kUse);
+  ASSERT_TRUE(accepted(again));
+  EXPECT_EQ(slurp(work_ / "out/b.elq"), "somebody's own");
+  EXPECT_EQ(slurp(work_ / "out/other.elq"), "a third one");
+  const std::string warnings = again.value()["warnings"].dump();
+  EXPECT_NE(warnings.find("b.elq: no result of this recipe"), std::string::npos) << warnings;
+  EXPECT_NE(warnings.find("other.elq: no result of this recipe"), std::string::npos);
+  EXPECT_EQ(warnings.find("\"a.elq"), std::string::npos);
+}
+
+TEST_F(RunRecipe, ALockCannotNameFilesElsewhere) {
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  const auto precious = work_.put("precious.txt", "x");
+  Json lock = Json::parse(slurp(work_ / "out/recipe.lock.json"));
+  lock["outputs"] = {{{"file", "../precious.txt"}, {"sha256", to_hex(sha256("x"))}},
+                     {{"file", precious.string()}, {"sha256", to_hex(sha256("x"))}},
+                     {{"file", 7}},
+                     "text"};
+  work_.put("out/recipe.lock.json", lock.dump());
+  ASSERT_TRUE(accepted(run({}, kUse)));
+  EXPECT_EQ(slurp(precious), "x");
+}
+
 TEST_F(RunRecipe, FreshRunsEverything) {
   ASSERT_TRUE(accepted(run({}, kUse)));
   ASSERT_TRUE(accepted(run({}, RunOptions::Cache::kFresh)));
@@ -296,71 +250,8 @@ TEST_F(RunRecipe, AKilledStageIsNamed) {
   EXPECT_TRUE(refused(run({}, kUse), ErrorCode::kResources, {"quantize-a", "was killed"}));
 }
 
-TEST_F(RunRecipe, MissingProgramSaysHowToGetIt) {
-  fs::remove(work_ / "bin/elastiq-torch");
-  EXPECT_TRUE(refused(run({}, kUse), ErrorCode::kMissing,
-                      {"elastiq-torch", "calibrate", "-DELASTIQ_TORCH=ON"}));
-}
-
-TEST_F(RunRecipe, MissingModelAndDataAreInputErrorsBeforeAnyStage) {
-  const auto no_model = run({"model=/nonexistent"}, kUse);
-  EXPECT_TRUE(refused(no_model, ErrorCode::kMissing, {"/nonexistent", "model"}));
-  EXPECT_EQ(exit_status(no_model.error()), 4);
-  EXPECT_TRUE(
-      refused(run({"data.heldout=/nonexistent.txt"}, kUse), ErrorCode::kMissing, {"data.heldout"}));
-  EXPECT_EQ(calls(), std::vector<std::string>());
-}
-
 // The model of these tests has 128 positions.
-TEST_F(RunRecipe, LengthsAboveTheModelsPositionsAreABadRecipeBeforeAnyStage) {
-  const auto result = run({"evaluate.context=129", "data.calibration.sequence_length=512",
-                           "data.training.sequence_length=256"},
-                          kUse);
-  EXPECT_TRUE(refused(result, ErrorCode::kRecipe,
-                      {"3 problems", "/evaluate/context: found 129, allowed 4 to 128",
-                       "/data/calibration/sequence_length: found 512, allowed 2 to 128",
-                       "/data/training/sequence_length: found 256, allowed 2 to 128",
-                       "max_position_embeddings", "demo.json"}));
-  EXPECT_EQ(calls(), std::vector<std::string>());
-  EXPECT_TRUE(accepted(run({"evaluate.context=128", "data.calibration.sequence_length=128",
-                            "data.training.sequence_length=128"},
-                           kUse)));
-}
-
-TEST_F(RunRecipe, TextsThatCannotBeReadAreInputErrorsBeforeAnyStage) {
-  fs::create_directories(work_ / "folder");
-  const std::string folder = (work_ / "folder").string();
-  const std::string empty = work_.put("empty.txt", "").string();
-  for (const std::string use : {"heldout", "calibration.files", "training.files", "task"}) {
-    const std::string name = "data." + use.substr(0, use.find('.'));
-    EXPECT_TRUE(refused(run({"data." + use + "=" + folder}, kUse), ErrorCode::kIo,
-                        {folder, "not a regular file", name}));
-    EXPECT_TRUE(refused(run({"data." + use + "=/nonexistent.txt"}, kUse), ErrorCode::kMissing,
-                        {"/nonexistent.txt", name}));
-    EXPECT_TRUE(refused(run({"data." + use + "=" + empty}, kUse), ErrorCode::kTooLittleData,
-                        {empty, "found 0 bytes", name}));
-  }
-  EXPECT_EQ(calls(), std::vector<std::string>());
-}
-
 // cases.md 25: a pattern that matches nothing, and two that match one tensor.
-TEST_F(RunRecipe, RuleThatMatchesNothingIsABadRecipe) {
-  const auto result =
-      run({R"(variants.a.quantize.rules=[{"id": "x", "name": "*.nothing.*", "scheme": "keep"}])"},
-          kUse);
-  EXPECT_TRUE(refused(result, ErrorCode::kRecipe, {"x"}));
-  EXPECT_EQ(exit_status(result.error()), 3);
-}
-
-TEST_F(RunRecipe, OfTwoMatchingRulesTheLastWinsAndThePlanShowsIt) {
-  ASSERT_TRUE(accepted(
-      run({R"(variants.a.quantize.rules=[{"id": "first", "roles": "attn.*", "scheme": "sym8-row"},)"
-           R"({"id": "second", "roles": ["attn.q"], "scheme": "sym4-row"}])"},
-          kUse)));
-  EXPECT_NE(said_[0].find("rule second       attn.q"), std::string::npos) << said_[0];
-  EXPECT_NE(said_[0].find("rule first        attn.k attn.v attn.o"), std::string::npos) << said_[0];
-}
-
 TEST_F(RunRecipe, PackagesDoNotKnowWhereTheyWereMade) {
   ASSERT_TRUE(accepted(run({}, kUse)));
   // The pretended package is its stage file; "provenance" is what would travel in it.
