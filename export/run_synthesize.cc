@@ -15,26 +15,18 @@
 namespace elastiq {
 namespace {
 
-struct Shape {
+struct Row {
   const char* name;
   std::int64_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab;
 };
 
-constexpr std::array kShapes = {Shape{"135m", 576, 30, 9, 3, 64, 1536, 49152},
-                                Shape{"0.6b", 1024, 28, 16, 8, 128, 3072, 151936},
-                                Shape{"1.8b", 2048, 32, 16, 4, 128, 6144, 120818}};
+constexpr std::array kShapes = {Row{"135m", 576, 30, 9, 3, 64, 1536, 49152},
+                                Row{"0.6b", 1024, 28, 16, 8, 128, 3072, 151936},
+                                Row{"1.8b", 2048, 32, 16, 4, 128, 6144, 120818}};
 
 constexpr std::int64_t kPositions = 4096;
 
-Result<Shape> find_shape(const std::string& name) {
-  for (const Shape& shape : kShapes) {
-    if (name == shape.name) return shape;
-  }
-  return Error{ErrorCode::kInvalidArgument, "--shape",
-               fmt::format("found {}, allowed {}", name, fmt::join(synthetic_shapes(), ", "))};
-}
-
-ModelConfig config_of(const Shape& s) {
+ModelConfig config_of(const SyntheticShape& s) {
   ModelConfig c;
   c.architecture = "LlamaForCausalLM";
   c.hidden = s.hidden;
@@ -102,7 +94,7 @@ QuantizedMatrix random_matrix(const Scheme& scheme, std::int64_t rows, std::int6
 /// Builds the tensors; matrices are made in parallel once all are listed.
 class Builder {
  public:
-  Builder(const Shape& shape, const Scheme& body, const Scheme& embed, std::uint64_t seed)
+  Builder(const SyntheticShape& shape, const Scheme& body, const Scheme& embed, std::uint64_t seed)
       : shape_(shape), body_(body), embed_(embed), seed_(seed) {}
 
   ExportSource run(ThreadPool& pool) {
@@ -162,7 +154,7 @@ class Builder {
     tensors_.back().bytes = std::as_bytes(std::span(ones));
   }
 
-  Shape shape_;
+  SyntheticShape shape_;
   Scheme body_;
   Scheme embed_;
   std::uint64_t seed_;
@@ -175,23 +167,37 @@ class Builder {
 
 std::vector<std::string> synthetic_shapes() {
   std::vector<std::string> names;
-  for (const Shape& shape : kShapes) names.emplace_back(shape.name);
+  for (const Row& row : kShapes) names.emplace_back(row.name);
   return names;
 }
 
-Result<Json> run_synthesize(const SynthesizeOptions& options) {
-  ELQ_TRY(shape, find_shape(options.shape));
+Result<SyntheticShape> synthetic_shape(const std::string& name) {
+  for (const Row& r : kShapes) {
+    if (name != r.name) continue;
+    return SyntheticShape{r.name,     r.hidden,   r.layers, r.heads,
+                          r.kv_heads, r.head_dim, r.ffn,    r.vocab};
+  }
+  return Error{ErrorCode::kInvalidArgument, "--shape",
+               fmt::format("found {}, allowed {}", name, fmt::join(synthetic_shapes(), ", "))};
+}
+
+Result<Json> synthesize_package(const SyntheticShape& shape, const SynthesizeOptions& options) {
   ELQ_TRY(body, scheme_of(options.bits, options.kept));
   ELQ_TRY(embed, scheme_of(options.embed_bits, 0));
   ThreadPool pool(options.threads);
   Builder builder(shape, body, embed, options.seed);
   const ExportSource source = builder.run(pool);
-  ELQ_TRY(model, pack_model(source, TokenFacts{}, "synthetic-" + options.shape, pool));
+  ELQ_TRY(model, pack_model(source, TokenFacts{}, "synthetic-" + shape.name, pool));
   ELQ_CHECK(write_package(options.out, model.sections(SectionToWrite::Compression::kNone), 0, 0));
   std::error_code ignored;
   return Json{{"format", "elastiq.synthesize/1"},
               {"package", options.out.string()},
               {"package_bytes", std::filesystem::file_size(options.out, ignored)}};
+}
+
+Result<Json> run_synthesize(const SynthesizeOptions& options) {
+  ELQ_TRY(shape, synthetic_shape(options.shape));
+  return synthesize_package(shape, options);
 }
 
 }  // namespace elastiq

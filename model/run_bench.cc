@@ -11,6 +11,7 @@
 #include "core/peak_memory.h"
 #include "core/read_bandwidth.h"
 #include "core/rng.h"
+#include "core/text.h"
 #include "model/package_model.h"
 
 namespace elastiq {
@@ -184,6 +185,24 @@ Result<Json> run_bench(const BenchOptions& options) {
               {"session_bytes", model.session_bytes()},
               {"peak_rss_bytes", peak},
               {"warnings", std::move(lengths.warnings)}};
+}
+
+std::string bench_text(const Json& result) {
+  const auto number = [&result](const char* key) { return result[key].get<double>(); };
+  std::string out = fmt::format("{}, {} threads\n", result["isa"].get<std::string>(),
+                                result["threads"].get<int>());
+  out += fmt::format("prefill  {:8.1f} tokens/s  {} tokens, first token after {:.1f} ms\n",
+                     number("prefill_tps"), result["prompt"].get<int>(), number("ttft_ms"));
+  out += fmt::format("decode   {:8.1f} tokens/s  p50 {:.2f} ms, p95 {:.2f} ms, p99 {:.2f} ms\n",
+                     number("decode_tps"), number("p50_ms"), number("p95_ms"), number("p99_ms"));
+  out += fmt::format("reads    {:8.2f} GB/s      {} of the {:.2f} GB/s that this machine reads\n",
+                     number("read_gbps"), format_percent(number("bandwidth_share")),
+                     number("machine_read_gbps"));
+  out += fmt::format("load     {:8.2f} ms        longest of 10: {:.2f} ms, cold start {:.1f} ms\n",
+                     number("load_ms_p50"), number("load_ms_max"), number("cold_start_ms"));
+  out += fmt::format("memory   {} resident at most, {} per session\n",
+                     format_bytes(number("peak_rss_bytes")), format_bytes(number("session_bytes")));
+  return out;
 }
 
 }  // namespace elastiq

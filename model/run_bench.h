@@ -32,4 +32,7 @@ struct BenchOptions {
 /// Errors  those of PackageModel::open.
 Result<Json> run_bench(const BenchOptions& options);
 
+/// run_bench's result for a person.
+std::string bench_text(const Json& result);
+
 }  // namespace elastiq

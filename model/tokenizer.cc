@@ -46,8 +46,8 @@ class Encoder {
 
  private:
   void part_without_raw_tokens(const TextPart& part) {
-    const bool at_start = part.offset == 0;
-    if (data_.normalizer.empty()) return plain(part.text, at_start);
+    const TextPlace place = part.offset == 0 ? TextPlace::kStart : TextPlace::kLater;
+    if (data_.normalizer.empty()) return plain(part.text, place);
     const std::string normalized = normalize(data_.normalizer, part.text);
     std::vector<TextPart> parts;
     data_.normalized_added.split(normalized, parts, scratch_.regex);
@@ -55,13 +55,13 @@ class Encoder {
       if (inner.token != kNoToken) {
         out_.push_back(static_cast<std::uint32_t>(inner.token));
       } else {
-        plain(inner.text, at_start && inner.offset == 0);
+        plain(inner.text, inner.offset == 0 ? place : TextPlace::kLater);
       }
     }
   }
 
-  void plain(std::string_view text, bool at_start) {
-    cut_pieces(data_.steps, text, at_start, scratch_);
+  void plain(std::string_view text, TextPlace place) {
+    cut_pieces(data_.steps, text, place, scratch_);
     for (const std::string_view piece : scratch_.pieces) word(piece);
   }
 

@@ -107,8 +107,11 @@ struct PieceScratch {
   std::vector<std::string_view> next;
 };
 
+/// Where a part of a text stands: some steps treat the first piece of a text differently.
+enum class TextPlace { kStart, kLater };
+
 /// Cuts text into scratch.pieces; views into text or scratch.storage.
-void cut_pieces(const std::vector<PieceStep>& steps, std::string_view text, bool at_start,
+void cut_pieces(const std::vector<PieceStep>& steps, std::string_view text, TextPlace place,
                 PieceScratch& scratch);
 
 std::string normalize(const std::vector<NormalizerStep>& steps, std::string_view text);

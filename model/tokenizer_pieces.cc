@@ -36,9 +36,10 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   return out;
 }
 
-void cut_spaces(const PieceStep& step, std::string_view text, bool first, PieceScratch& scratch) {
+void cut_spaces(const PieceStep& step, std::string_view text, TextPlace place,
+                PieceScratch& scratch) {
   const bool prefix = step.prefix == PieceStep::Prefix::kAlways ||
-                      (step.prefix == PieceStep::Prefix::kFirst && first);
+                      (step.prefix == PieceStep::Prefix::kFirst && place == TextPlace::kStart);
   std::string changed = replace_all(text, " ", kMetaspace);
   if (prefix && !changed.starts_with(kMetaspace)) changed.insert(0, kMetaspace);
   const std::string_view whole = scratch.storage.emplace_back(std::move(changed));
@@ -54,7 +55,7 @@ void cut_spaces(const PieceStep& step, std::string_view text, bool first, PieceS
   }
 }
 
-void apply_step(const PieceStep& step, bool at_start, PieceScratch& scratch) {
+void apply_step(const PieceStep& step, TextPlace place, PieceScratch& scratch) {
   scratch.next.clear();
   for (std::size_t i = 0; i < scratch.pieces.size(); ++i) {
     const std::string_view piece = scratch.pieces[i];
@@ -65,7 +66,7 @@ void apply_step(const PieceStep& step, bool at_start, PieceScratch& scratch) {
         scratch.next.back() = scratch.storage.emplace_back(" ").append(piece);
         break;
       case PieceStep::Kind::kSpaces:
-        cut_spaces(step, piece, at_start && i == 0, scratch);
+        cut_spaces(step, piece, i == 0 ? place : TextPlace::kLater, scratch);
         break;
       default:
         cut_by_regex(step, piece, scratch);
@@ -77,11 +78,11 @@ void apply_step(const PieceStep& step, bool at_start, PieceScratch& scratch) {
 
 }  // namespace
 
-void cut_pieces(const std::vector<PieceStep>& steps, std::string_view text, bool at_start,
+void cut_pieces(const std::vector<PieceStep>& steps, std::string_view text, TextPlace place,
                 PieceScratch& scratch) {
   scratch.storage.clear();
   scratch.pieces.assign(1, text);
-  for (const PieceStep& step : steps) apply_step(step, at_start, scratch);
+  for (const PieceStep& step : steps) apply_step(step, place, scratch);
 }
 
 std::string normalize(const std::vector<NormalizerStep>& steps, std::string_view text) {
