@@ -23,8 +23,12 @@ void add_stage_command(CLI::App& app, int& status, const char* name, const char*
   visit_fields(binder, arguments->options);
   command->add_flag("--json", arguments->json, "one JSON document on standard output");
   command->callback([arguments, run, &status] {
-    status = finish(run(arguments->options),
-                    arguments->json ? OutputFormat::kJson : OutputFormat::kText);
+    auto result = run(arguments->options);
+    // Without a recipe its options came from the command line.
+    if (!result.ok() && result.error().code == ErrorCode::kRecipe) {
+      result = Error{ErrorCode::kUsage, result.error().subject, result.error().detail};
+    }
+    status = finish(result, arguments->json ? OutputFormat::kJson : OutputFormat::kText);
   });
 }
 

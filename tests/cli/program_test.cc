@@ -72,6 +72,24 @@ TEST(Exceptions, ProgramsReportThem) {
             "elastiq: E-99 internal error: work: index 7 of 5\n");
 }
 
+Result<Json> refuse_recipe(const QuantizeOptions& /*options*/) {
+  return Error{ErrorCode::kRecipe, "rule 1 'x'", "matches no tensor"};
+}
+
+// `run` says that its recipe is bad; who typed the options has none.
+TEST(StageCommands, WhatARecipeWouldBeBlamedForIsAUsageError) {
+  CLI::App app("test");
+  int status = 0;
+  add_stage_command<QuantizeOptions>(app, status, "quantize", "refuses", refuse_recipe);
+  std::array<std::string, 6> texts = {"test", "quantize", "--model", "m", "--out", "o"};
+  std::array<char*, 6> words{};
+  for (std::size_t i = 0; i < texts.size(); ++i) words.at(i) = texts.at(i).data();
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(parse_and_run(app, 6, words.data(), status), 2);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "elastiq: E-3 usage: rule 1 'x': matches no tensor\n");
+}
+
 TEST(Exceptions, AStageHandsThemToItsCaller) {
   const TempFolder folder;
   std::string file = folder.put("options.json", "{}").string();
