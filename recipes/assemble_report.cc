@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "model/run_evaluate.h"
+#include "model/metrics.h"
 #include "recipes/stage_list.h"
 
 namespace elastiq {

@@ -17,7 +17,7 @@ quantize core/ kernels/
 qat core/ formats/ kernels/ model/ quantize/
 export core/ formats/ kernels/ model/ quantize/
 report core/ formats/
-recipes core/ model/run_ report/run_ calibrate/run_ quantize/run_ qat/run_ export/run_
+recipes core/ model/config.h model/metrics.h model/run_ report/run_ calibrate/run_ quantize/run_ qat/run_ export/run_
 cli core/ recipes/ model/run_ calibrate/run_ quantize/run_ qat/run_ export/run_ report/run_
 data-samples core/ formats/ model/'
 
