@@ -51,8 +51,8 @@ HfModel with_biases(HfShape shape) {
 
 // Logits are of size 1 to 10. A float32 sum of 1536 products errs by sqrt(1536) x 2^-24 = 2.3e-6 of
 // its size on average when it is added one by one, and about ten such sums follow each other; the
-// order of adding is the BLAS kernel's, so it differs between CPUs (3e-5 and 5.3e-5 were seen). Four
-// times that for the largest of all logits. A wrong formula errs by 1e-2 and more.
+// order of adding is the BLAS kernel's, so it differs between CPUs (3e-5 and 5.3e-5 were seen).
+// Four times that for the largest of all logits. A wrong formula errs by 1e-2 and more.
 constexpr double kFloatBound = 2e-4;
 
 TEST(Decoder, OddHeadsWithOneKvHeadMatchTheReference) {
